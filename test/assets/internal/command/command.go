@@ -4,12 +4,13 @@
 //
 // [Run] blocks until the program has ended. Cancelling its context interrupts
 // the program's whole process group, so that no compiler is left behind, and
-// kills what is still there ten seconds later. Runs may go on at the same time;
+// kills what is still there a while later. Runs may go on at the same time;
 // a slow Line callback slows the program that it listens to.
 package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,9 +22,9 @@ import (
 	"time"
 )
 
-// stopGrace is how long an interrupted program may take: ninja waits for the
+// defaultGrace is how long an interrupted program may take: ninja waits for the
 // compilers it started, and removes what they left half written.
-const stopGrace = 10 * time.Second
+const defaultGrace = 10 * time.Second
 
 // maxLine bounds one line of output that is looked at. Longer ones are cut there;
 // the log has them whole.
@@ -37,6 +38,10 @@ type Spec struct {
 	Env  []string  // added to this process's environment
 	Log  io.Writer // receives all that the program writes
 	Line func(string)
+
+	// Grace is how long the program may take to end when it is interrupted; 0
+	// means ten seconds.
+	Grace time.Duration
 }
 
 // Error is a program that could not be started or did not end well.
@@ -62,7 +67,7 @@ func Run(ctx context.Context, s Spec) error {
 	cmd.Env = append(os.Environ(), s.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
-	cmd.WaitDelay = stopGrace
+	cmd.WaitDelay = cmp.Or(s.Grace, defaultGrace)
 
 	var last lastWords
 	fmt.Fprintf(s.Log, "$ %s\n", commandLine(s))
