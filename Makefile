@@ -8,6 +8,9 @@ export CGO_ENABLED := 0
 # Compilers at a time while llama.cpp is built; each wants up to 1.5 GB of memory.
 JOBS ?= 2
 FUZZTIME ?= 10s
+# For a release: make build VERSION=v1.2.3. Otherwise Go takes version and commit from git.
+VERSION ?=
+LDFLAGS := $(if $(VERSION),-X github.com/stoker-llm/stoker/internal/buildinfo.version=$(VERSION))
 PLATFORMS := linux/amd64 linux/arm64 darwin/arm64
 
 # What tests need, and what each asset is: go run ./test/assets list
@@ -42,7 +45,7 @@ check-platforms:
 		echo "== vet and build for $$p"; \
 		export GOOS=$${p%/*} GOARCH=$${p#*/}; \
 		go vet ./...; \
-		go build -trimpath -o bin/$$GOOS-$$GOARCH/stoker ./cmd/stoker; \
+		go build -trimpath -buildvcs=false -o bin/$$GOOS-$$GOARCH/stoker ./cmd/stoker; \
 	done
 
 lint: bin/tools/.installed ## formatting, vet, staticcheck, golangci-lint, our own rules
@@ -77,7 +80,7 @@ clean: ## remove what was built here; the assets stay in their cache
 	rm -rf bin
 
 testtools:
-	@go build -o bin/ ./test/assets ./test/gotest
+	@go build -buildvcs=false -o bin/ ./test/assets ./test/gotest
 
 # The tools are pinned in a module of their own. The first time takes some minutes.
 bin/tools/.installed: tools/go.mod tools/go.sum

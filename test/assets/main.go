@@ -27,6 +27,7 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
+	"github.com/stoker-llm/stoker/internal/config"
 	"github.com/stoker-llm/stoker/test/assets/internal/catalog"
 	"github.com/stoker-llm/stoker/test/assets/internal/machine"
 	"github.com/stoker-llm/stoker/test/assets/internal/report"
@@ -192,11 +193,20 @@ func shellQuote(s string) string {
 
 type installCmd struct {
 	Engine string `arg:"" enum:"llama-server" help:"The engine: llama-server."`
-	Into   string `help:"Folder to install into." placeholder:"DIR"`
+	Into   string `help:"Folder to install into, instead of stoker's own engine folder." placeholder:"DIR"`
 }
 
 func (i installCmd) Run(ctx context.Context, cat *catalog.Catalog, stdout io.Writer) error {
-	path, err := cat.InstallEngine(ctx, i.Into)
+	into := i.Into
+	if into == "" {
+		// stoker itself says where it looks: its data folder may be set in its config.
+		cfg, err := config.Load(config.Input{Host: config.System()})
+		if err != nil {
+			return fmt.Errorf("where does stoker keep engines? %w; or say --into DIR", err)
+		}
+		into = cfg.EngineDir("llamacpp")
+	}
+	path, err := cat.InstallEngine(ctx, into)
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func (t tensor) write(w io.Writer, model string) error {
 	for range rows {
 		for i := range row {
 			unit := float32(int32(rng.Uint64()>>32)) / (1 << 31) // -1 to 1
-			row[i] = t.centre + float32(t.spread*unit) // converted, so that no machine fuses the two
+			row[i] = t.centre + float32(t.spread*unit)           // converted, so that no machine fuses the two
 		}
 		buf = encode(buf[:0], t.typ, row)
 		if _, err := w.Write(buf); err != nil {
