@@ -3,7 +3,6 @@ package catalog
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/stoker-llm/stoker/test/assets/internal/command"
-	"github.com/stoker-llm/stoker/test/assets/internal/report"
 )
 
 // mlxPython is the Python that the pinned mlx-lm is known to run on.
@@ -106,58 +104,4 @@ func findPython(ctx context.Context, version, home string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("no Python %s found: install it (Debian 13, Ubuntu 24.04: apt-get install python%s python%s-venv)", version, version, version)
-}
-
-// agent is a coding agent on npm, with the versions we know to work, best first.
-type agent struct {
-	Package  string   `json:"package"`
-	Versions []string `json:"versions"`
-}
-
-func agents() asset {
-	list := []agent{
-		{Package: "@anthropic-ai/claude-code", Versions: []string{"2.1.332", "2.1.197"}},
-		{Package: "@openai/codex", Versions: []string{"0.171.0"}},
-		{Package: "opencode-ai", Versions: []string{"1.18.33"}},
-	}
-	return asset{
-		name:   "agents",
-		about:  "the coding agents Claude Code, Codex and OpenCode, 1 GB",
-		file:   filepath.Join("node_modules", ".bin"),
-		env:    "STOKER_TEST_AGENTS",
-		recipe: list,
-		build: func(ctx context.Context, j *job) error {
-			npm, err := workingProgram(ctx, "npm")
-			if err != nil {
-				return errors.New("npm not found: install Node.js 20 or newer")
-			}
-			for _, a := range list {
-				if err := installAgent(ctx, j, npm, a); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
-}
-
-// installAgent installs the first version that the registry serves.
-func installAgent(ctx context.Context, j *job, npm string, a agent) (err error) {
-	for _, v := range a.Versions {
-		spec := a.Package + "@" + v
-		err = j.step("installing "+spec, func(*report.Step) error {
-			return command.Run(ctx, command.Spec{
-				Path: npm, Log: j.Log,
-				Args: []string{"install", "--prefix", j.Out, "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel", "error", spec},
-			})
-		})
-		if err == nil {
-			j.Details[a.Package] = v
-			return nil
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-	}
-	return err
 }
