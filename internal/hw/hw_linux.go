@@ -1,0 +1,10 @@
+package hw
+
+import (
+	"os"
+	"runtime"
+)
+
+func read() (Machine, error) {
+	return readLinux(os.DirFS("/"), runtime.GOARCH, runtime.NumCPU())
+}
