@@ -62,6 +62,8 @@ func play(part string, args []string) int {
 		return holdPort()
 	case "supervisor":
 		return supervisor(args)
+	case "outliver":
+		return outliver(args[0])
 	}
 	time.Sleep(time.Hour)
 	return 0
@@ -113,6 +115,22 @@ func supervisor(args []string) int {
 		return 3
 	}
 	fmt.Println("child", p.PID())
+	time.Sleep(time.Hour)
+	return 0
+}
+
+// outliver starts a child that is to outlive it, and says who its shim and the child are when the child is ready.
+func outliver(log string) int {
+	s := spec("polite")
+	s.Outlive, s.LogFile = true, log
+	p, err := Start(context.Background(), s)
+	if err != nil {
+		return 3
+	}
+	for len(p.Tail()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println(p.shim.Process.Pid, p.PID())
 	time.Sleep(time.Hour)
 	return 0
 }

@@ -276,24 +276,45 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-func TestOutlive(t *testing.T) {
-	s := spec("polite")
-	s.Outlive, s.LogFile = true, filepath.Join(t.TempDir(), "log")
-	p := start(t, s)
-	err := AwaitReady(t.Context(), p, ReadyWait{Every: time.Millisecond, Probe: func(context.Context) (bool, string, error) {
-		return slices.Contains(p.Tail(), "ready"), "", nil
-	}})
+func TestOutliveSurvivesAKilledSupervisor(t *testing.T) {
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the kernel does when we are gone: it closes the control pipe.
-	p.control.Close()
-	p.shim.Wait() //nolint:errcheck // see Exit
-	if !alive(p.PID()) {
+	log := filepath.Join(t.TempDir(), "log")
+	boss := exec.Command(self, "play", "outliver", log)
+	out, err := boss.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := boss.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	shim, child, ok := strings.Cut(strings.TrimSpace(line), " ")
+	shimPID, err1 := strconv.Atoi(shim)
+	childPID, err2 := strconv.Atoi(child)
+	if !ok || err1 != nil || err2 != nil {
+		t.Fatalf("line %q is not: SHIM CHILD", line)
+	}
+	t.Cleanup(func() {
+		syscall.Kill(childPID, syscall.SIGKILL)
+		awaitGone(t, childPID)
+	})
+	if err := boss.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	boss.Wait() //nolint:errcheck // killed
+	awaitGone(t, shimPID)
+	if !alive(childPID) {
 		t.Error("the child did not outlive its supervisor")
 	}
-	syscall.Kill(p.PID(), syscall.SIGKILL)
-	awaitGone(t, p.PID())
+	if got := fileTail(log, 10); !slices.Contains(got, "ready") {
+		t.Errorf("the log's tail is %q, want the child's line in it", got)
+	}
 }
 
 func TestOutliveNeedsALogFile(t *testing.T) {
