@@ -24,14 +24,19 @@ func ServedName(p string) (string, error) {
 	if repo, ok := hubRepo(clean); ok {
 		name = path.Base(repo)
 	}
-	if n, ok := strings.CutSuffix(name, ".gguf"); ok {
-		name = regexp.MustCompile(partSuffix).ReplaceAllString(n, "")
-	}
-	name = strings.TrimSuffix(name, ".safetensors")
+	name = trimFile(name)
 	if clean == "" || name == "" || name == "." || name == ".." {
 		return "", fmt.Errorf("%w in %q: give the path of a file or folder, or a name", ErrNoName, p)
 	}
 	return name, nil
+}
+
+// trimFile takes the ending, and a part number before it, off a file's name.
+func trimFile(name string) string {
+	if n, ok := strings.CutSuffix(name, ".gguf"); ok {
+		return regexp.MustCompile(partSuffix).ReplaceAllString(n, "")
+	}
+	return strings.TrimSuffix(name, ".safetensors")
 }
 
 // hubRepo returns the repository id ("org/name") if p is a repository in a Hub cache (".../models--org--name") or one of
@@ -42,5 +47,8 @@ func hubRepo(p string) (repo string, ok bool) {
 		dir = path.Base(path.Dir(path.Dir(p)))
 	}
 	repo, ok = strings.CutPrefix(dir, "models--")
-	return strings.ReplaceAll(repo, "--", "/"), ok && repo != ""
+	if !ok || repo == "" {
+		return "", false
+	}
+	return strings.ReplaceAll(repo, "--", "/"), true
 }

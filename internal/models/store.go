@@ -131,7 +131,7 @@ func (s *Store) at(dir, p string) (Artifact, error) {
 	if err != nil {
 		return Artifact{}, fmt.Errorf("model %q: %w", p, err)
 	}
-	a.ID = strings.TrimSuffix(filepath.ToSlash(rel), ".gguf")
+	a.ID = trimFile(filepath.ToSlash(rel))
 	return a, nil
 }
 
@@ -155,15 +155,15 @@ func (s *Store) List(ctx context.Context) ([]Artifact, error) {
 	return out, nil
 }
 
-// candidates lists the paths one and two levels below dir, each folder before what it holds. A repository of a Hub cache
-// is not entered.
+// candidates lists the paths one and two levels below dir, what a folder holds before the folder itself: a single file in
+// it is then known by its own path. A repository of a Hub cache and a folder of safetensors files are one model each.
 func candidates(dir string) []string {
 	var out []string
 	for _, p := range below(dir) {
-		out = append(out, p)
-		if !strings.HasPrefix(filepath.Base(p), "models--") {
+		if !strings.HasPrefix(filepath.Base(p), "models--") && !isSafetensors(p) {
 			out = append(out, below(p)...)
 		}
+		out = append(out, p)
 	}
 	return out
 }
