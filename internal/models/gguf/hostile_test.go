@@ -67,6 +67,7 @@ func hostile() []struct {
 		{"value cut off", header(3, 0, 1).str("key").u32(uint32(Uint64)).zeros(7).b, ErrTruncated, text(`key "key"`, "7 are left")},
 		{"text of 2^60 bytes", header(3, 0, 1).str("k").u32(8).u64(huge).zeros(100).b, ErrTruncated, text(`key "k"`)},
 		{"array of 2^60 integers", header(3, 0, 1).str("k").u32(9).u32(4).u64(huge).zeros(100).b, ErrTruncated, text(`key "k"`, "elements")},
+		{"array of a few too many", header(3, 0, 1).str("k").u32(9).u32(4).u64(26).zeros(100).b, ErrTruncated, text("claims 26 elements", "100 bytes left")},
 		{"array of 2^60 strings", header(3, 0, 1).str("k").u32(9).u32(8).u64(huge).zeros(100).b, ErrTruncated, text(`key "k"`)},
 		{"string in an array cut off", header(3, 0, 1).str("k").u32(9).u32(8).u64(2).str("a").u64(90).zeros(20).b, ErrTruncated, text(`key "k"`)},
 		{"array of arrays", header(3, 0, 1).str("k").u32(9).u32(9).u64(1).zeros(100).b, ErrInvalid, text("array of array")},
