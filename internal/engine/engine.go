@@ -99,6 +99,8 @@ type Demand struct {
 	Weights    Bytes `json:"weights"`
 	KVPerToken Bytes `json:"kv_per_token"`
 	Overhead   Bytes `json:"overhead"`
+	// PerSlot is what each request that runs at once takes beside its KV: sliding layers, recurrent state.
+	PerSlot Bytes `json:"per_slot"`
 	// TrainedContext is the longest context the model was made for, 0 if the file does not say.
 	TrainedContext int `json:"trained_context"`
 	// HasChatTemplate reports whether the artifact can answer chats.
@@ -119,6 +121,8 @@ type StartSpec struct {
 	Options []Option
 	// Outlive lets the engine live on when stoker is gone. Nothing asks for it yet.
 	Outlive bool
+	// LoadStall ends a start that shows no progress for so long, 0 for never.
+	LoadStall time.Duration
 	// RunDir is a folder for sockets and scratch files of this instance, made by the caller (mode 0700, short path). The
 	// caller removes it after Stop.
 	RunDir string
