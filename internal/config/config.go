@@ -127,6 +127,8 @@ type Input struct {
 	// Flags are in the order of the command line. Each Key is a Name of Flags.
 	Flags []Setting
 	Host  Host
+	// NoListen is set by commands that open no address, such as stop: a host that would need a key is then no problem.
+	NoListen bool
 }
 
 // Host is what the settings need to know of the system.

@@ -52,7 +52,7 @@ func report[C any](l *loader, s setting[C], name string, r raw) bool {
 		if s.off == "" {
 			l.problem(r.where, "%s cannot be switched off: it takes %s", name, s.takes)
 		}
-	case r.shape == scalar:
+	case r.shape == scalar && s.shape != texts:
 		if err := s.check(r.text, r.place); err != nil {
 			l.problem(r.where, "%s: %v", name, err)
 		}

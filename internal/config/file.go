@@ -30,6 +30,7 @@ func (l *loader) readFile(c *Config) {
 	at := l.decided[keyFile]
 	if errors.Is(err, fs.ErrNotExist) && at.source == FromDefault {
 		c.File = ""
+		l.shown[len(l.shown)-1].Where = "not there"
 		return
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,8 +72,45 @@ type walker struct {
 	file string
 }
 
+// maxNesting bounds how deep lists and maps may lie in each other on one line, well above the three levels that settings have.
+// The parser's memory grows with the square of it: 256 KB of opening brackets take more than any machine has.
+const maxNesting = 64
+
+// tooDeep returns the place where flow style or a run of list marks goes deeper than maxNesting, 0 if nowhere. Brackets in text and
+// comments count too: nobody writes so many that are not closed.
+func tooDeep(text []byte) (line, column int) {
+	depth, marks := 0, 0
+	line, column = 1, 0
+	for i, c := range text {
+		column++
+		switch c {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth = max(0, depth-1)
+		case '\n':
+			line, column, marks = line+1, 0, 0
+		case '-', '?':
+			if i+1 < len(text) && text[i+1] == ' ' {
+				marks++
+			}
+		case ' ':
+		default:
+			marks = 0
+		}
+		if depth > maxNesting || marks > maxNesting {
+			return line, column
+		}
+	}
+	return 0, 0
+}
+
 func (l *loader) parseFile(name string, text []byte) {
 	w := walker{l, name}
+	if line, column := tooDeep(text); line > 0 {
+		l.problem(fmt.Sprintf("%s:%d:%d", name, line, column), "lists and maps lie more than %d deep in each other here; settings have three levels", maxNesting)
+		return
+	}
 	f, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		w.syntax(err)
@@ -137,22 +175,22 @@ func (l *loader) children(prefix string) (names []string, whole map[string]setti
 // section reads the keys of one level; prefix is "" or ends in a dot.
 func (w walker) section(n ast.Node, prefix string) {
 	names, whole := w.l.children(prefix)
-	w.mapping(n, strings.TrimSuffix(prefix, "."), names, func(name string, v ast.Node) {
+	w.mapping(n, strings.TrimSuffix(prefix, "."), names, func(name string, v *ast.MappingValueNode) {
 		key := prefix + name
 		s, ok := whole[name]
 		if !ok {
-			w.section(v, key+".")
+			w.section(v.Value, key+".")
 			return
 		}
-		if r, ok := w.value(v, key, s.shape); ok {
+		if r, ok := w.value(v.Value, key, s.shape); ok {
 			w.l.file[key] = r
 		}
 	})
 }
 
 // mapping calls each for every key of a map. Unknown and repeated keys are problems; known nil allows every key. A missing
-// value is an empty map.
-func (w walker) mapping(n ast.Node, name string, known []string, each func(key string, v ast.Node)) {
+// value is an empty map. It reports whether n is a map at all.
+func (w walker) mapping(n ast.Node, name string, known []string, each func(key string, v *ast.MappingValueNode)) bool {
 	var values []*ast.MappingValueNode
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -160,10 +198,9 @@ func (w walker) mapping(n ast.Node, name string, known []string, each func(key s
 	case *ast.MappingValueNode:
 		values = []*ast.MappingValueNode{n}
 	case *ast.NullNode:
-		return
 	default:
 		w.l.problem(w.where(n), "%s", strings.TrimSpace(name+" takes keys with values, such as key: value"))
-		return
+		return false
 	}
 	seen := map[string]bool{}
 	for _, v := range values {
@@ -176,9 +213,10 @@ func (w walker) mapping(n ast.Node, name string, known []string, each func(key s
 			w.l.problem(w.where(v.Key), "unknown key %s%s%s", quote(key), inside(name), orList(key, known))
 		default:
 			seen[key] = true
-			each(key, v.Value)
+			each(key, v)
 		}
 	}
+	return true
 }
 
 func inside(name string) string {
@@ -244,9 +282,9 @@ func (w walker) pairs(n ast.Node, name string) (raw, bool) {
 	r := w.at(n)
 	r.shape = pairs
 	good := true
-	w.mapping(n, name, nil, func(key string, v ast.Node) {
-		t, ok := w.scalar(v, name+"."+key)
-		good = good && ok && w.l.checkOption(w.where(v), key)
+	w.mapping(n, name, nil, func(key string, v *ast.MappingValueNode) {
+		t, ok := w.scalar(v.Value, name+"."+key)
+		good = w.l.checkOption(w.where(v.Key), key) && good && ok
 		r.pairs = append(r.pairs, Option{key, t.text})
 	})
 	return r, good
@@ -263,12 +301,14 @@ func (w walker) models(n *ast.SequenceNode) (raw, bool) {
 	for i, v := range n.Values {
 		m := rawModel{where: w.where(v), fields: map[string]raw{}}
 		name := fmt.Sprintf("models[%d]", i)
-		w.mapping(v, name, names, func(key string, v ast.Node) {
-			if f, ok := w.value(v, name+"."+key, shapes[key]); ok {
+		isMap := w.mapping(v, name, names, func(key string, v *ast.MappingValueNode) {
+			if f, ok := w.value(v.Value, name+"."+key, shapes[key]); ok {
 				m.fields[key] = f
 			}
 		})
-		r.entries = append(r.entries, m)
+		if isMap {
+			r.entries = append(r.entries, m)
+		}
 	}
 	return r, true
 }

@@ -126,4 +126,3 @@ func (l *loader) commanded(key string) bool {
 	}
 	return false
 }
-

@@ -4,8 +4,8 @@ package config
 type Flag struct {
 	// Name is without dashes.
 	Name string
-	// Help is a sentence or two. Kind is one word for the value, such as "number".
-	Help, Kind string
+	// Help is a sentence or two. Type is one word for the value, such as "number".
+	Help, Type string
 	// Default is the default for people; "" if there is none.
 	Default string
 	// Env is the variable of the same setting, "" if it has none.
@@ -19,7 +19,7 @@ func Flags() []Flag {
 	var flags []Flag
 	for _, s := range settings() {
 		if s.flag != "" {
-			flags = append(flags, Flag{Name: s.flag, Help: s.help, Kind: s.kindName, Default: s.def, Env: s.env, Repeat: s.shape == pairs})
+			flags = append(flags, Flag{Name: s.flag, Help: s.help, Type: s.kindName, Default: s.def, Env: s.env, Repeat: s.shape == pairs})
 		}
 	}
 	return flags

@@ -81,7 +81,9 @@ func Load(in Input) (*Config, error) {
 	}
 	l.finishKey(c)
 	l.finishModels(c)
-	l.checkBind(c)
+	if !in.NoListen {
+		l.checkBind(c)
+	}
 	l.checkRunDir(c)
 	if len(l.problems) > 0 {
 		return nil, &Error{l.problems}

@@ -1,13 +1,24 @@
 package config
 
-import "strings"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // SchemaID names the published schema of the config file.
 const SchemaID = "https://github.com/stoker-llm/stoker/config.schema.json"
 
-// Schema is the JSON Schema (2020-12) of the config file, ready for encoding/json. Editors use it to complete and check.
-// Load is stricter in places that a schema cannot express, and reads a quoted number like a bare one.
-func Schema() map[string]any {
+// Schema is the JSON Schema (2020-12) of the config file. Editors use it to complete and check. Load is stricter in places
+// that a schema cannot express, and reads a quoted number like a bare one.
+func Schema() []byte {
+	text, err := json.MarshalIndent(schema(), "", "  ")
+	if err != nil {
+		panic("config: the schema is made of words and numbers only: " + err.Error())
+	}
+	return text
+}
+
+func schema() map[string]any {
 	root := object("Settings of stoker. Flags and environment count over this file; a key without a value is the default.")
 	root["$schema"], root["$id"], root["title"] = "https://json-schema.org/draft/2020-12/schema", SchemaID, "stoker config file"
 	for _, s := range settings() {

@@ -17,18 +17,15 @@ type Value struct {
 	Where string `json:"where,omitempty"`
 }
 
-// Listing is every setting with its value.
-type Listing []Value
-
 // Show lists every setting, in the order of the documentation, with its value and where that came from; then what the
 // entries of models say. Secrets are redacted.
-func (c *Config) Show() Listing { return c.shown }
+func (c *Config) Show() []Value { return c.shown }
 
-// WriteText writes the listing as a table.
-func (l Listing) WriteText(w io.Writer) error {
+// WriteShow writes the result of Show as a table.
+func WriteShow(w io.Writer, values []Value) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "SETTING\tVALUE\tFROM")
-	for _, v := range l {
+	for _, v := range values {
 		from := v.Where
 		switch {
 		case from == "":
