@@ -13,12 +13,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/stoker-llm/stoker/internal/buildinfo"
 	"github.com/stoker-llm/stoker/internal/client"
 	"github.com/stoker-llm/stoker/internal/config"
+	"github.com/stoker-llm/stoker/internal/models"
 )
 
 // The exit statuses.
@@ -136,7 +138,8 @@ func Main(ctx context.Context, args []string, p Program) int {
 		return exitOK
 	}
 	if err != nil {
-		return report(p, g.JSON, usageError{err})
+		// The grammar's values are not set when the command line is wrong.
+		return report(p, slices.Contains(args, "--json"), usageError{err})
 	}
 	e := &env{Program: p, ctx: ctx, json: g.JSON}
 	return report(p, g.JSON, k.Run(e))
@@ -170,6 +173,12 @@ func exitCode(err error) int {
 		return exitUsage
 	}
 	if _, ok := errors.AsType[*config.Error](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*models.NotFoundError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*models.ChoiceError](err); ok {
 		return exitUsage
 	}
 	return exitFailed
