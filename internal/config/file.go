@@ -15,8 +15,9 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// maxFile bounds a config file, well above the hundreds of models that fit into it.
-const maxFile = 1 << 18
+// maxFile bounds a config file. Some hundred models fit, and the YAML parser, whose time grows with the square of the
+// length, still needs no more than a second or two.
+const maxFile = 1 << 16
 
 // readFile finds and reads the config file. Its place is a setting like any other, only decided first.
 func (l *loader) readFile(c *Config) {

@@ -212,7 +212,7 @@ func TestConfigFileMissing(t *testing.T) {
 		t.Errorf("got %v, want %v", valueOf(t, c, "config"), want)
 	}
 	long := writeFile(t, "long.yaml", strings.Repeat("# long\n", maxFile/7+1))
-	if got := problems(t, Input{Host: testHost(t), Flags: []Setting{{"config", long}}}, ""); !strings.Contains(got[0], "longer than 256KiB") {
+	if got := problems(t, Input{Host: testHost(t), Flags: []Setting{{"config", long}}}, ""); !strings.Contains(got[0], "longer than 64KiB") {
 		t.Errorf("got %q", got)
 	}
 }
