@@ -20,4 +20,6 @@
 // failed or stopped. A request for a model that is not serving is refused with ErrLoading or ErrUnavailable; the queue does
 // not wait for a load. A first load that fails is not repeated: the person who started it is looking, and the same
 // file fails the same way. A model that has served before is started again as the restart policy allows.
+//
+// The cause of a failed start is its error; if that has a method LogTail() []string, its lines show in Status too.
 package fleet
