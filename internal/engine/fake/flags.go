@@ -2,6 +2,7 @@ package fake
 
 import (
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -61,7 +62,7 @@ var mlxFlags = [...]flag{
 
 // engineFlags reads the words behind --. done reports that the process has nothing more to do.
 func (p *process) engineFlags() (values map[string]string, code int, done bool) {
-	values = map[string]string{"--host": "127.0.0.1", "--port": "8080", "--ctx-size": "4096", "--parallel": "1"}
+	values = map[string]string{"--host": "127.0.0.1", "--port": "8080", "--ctx-size": "4096", "--parallel": "1", "--api-key": os.Getenv("LLAMA_API_KEY")}
 	table := llamaFlags[:]
 	if p.opts.as == MLX {
 		table = mlxFlags[:]
@@ -100,6 +101,9 @@ func (p *process) tell(what string, table []flag) {
 	default:
 		fmt.Fprintln(p.stdout, "----- common params -----")
 		for _, f := range table {
+			if p.opts.script.NoSocket {
+				f.text = strings.ReplaceAll(f.text, ".sock", "...")
+			}
 			fmt.Fprintf(p.stdout, "%-39s %s\n", strings.TrimSpace(strings.ReplaceAll(f.names, ", ", ",    ")+" "+f.takes)+" ", f.text)
 		}
 	}

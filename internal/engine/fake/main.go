@@ -160,7 +160,7 @@ func (p *process) serve(l net.Listener, f map[string]string) int {
 	sc := p.opts.script
 	window, slots := number(f["--ctx-size"]), max(1, number(f["--parallel"]))
 	s := NewServer(Config{
-		As: p.opts.as, Script: sc, Window: window / slots, Slots: slots, Alias: f["--alias"], Noise: p.stderr,
+		As: p.opts.as, Script: sc, Window: window / slots, Slots: slots, Alias: f["--alias"], Noise: p.stderr, Key: f["--api-key"],
 		Die: func(sc Script) { os.Exit(p.die(sc)) },
 	})
 	srv := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}

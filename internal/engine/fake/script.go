@@ -45,6 +45,7 @@ type Script struct {
 	IgnoreTerm    bool     `yaml:"ignore-sigterm" help:"SIGTERM is ignored"`
 	OtherAnswer   bool     `yaml:"other-answer" help:"each answer is made from the request before it"`
 	DropToolCall  bool     `yaml:"drop-tool-call" help:"a tool call is announced as the reason of the end, and does not come"`
+	NoSocket      bool     `yaml:"no-socket" help:"the engine's help does not offer socket files, so a port has to be used"`
 	Grow          int      `yaml:"grow" help:"each answer takes this many MiB of memory and keeps them"`
 }
 

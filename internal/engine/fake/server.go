@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -29,6 +30,8 @@ type Config struct {
 	Window, Slots int
 	// Alias is the model's name in answers.
 	Alias string
+	// Key, if set, must come with every request but those for health and for this package's own routes.
+	Key string
 	// Die ends the process, for the faults that do; nil makes them close the connection instead.
 	Die func(s Script)
 	// Noise writes to the process's output, for the faults that do; nil drops it.
@@ -115,7 +118,14 @@ func NewServer(c Config) *Server {
 }
 
 // ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	open := r.URL.Path == "/health" || strings.HasPrefix(r.URL.Path, "/fake/")
+	if s.cfg.Key != "" && !open && r.Header.Get("Authorization") != "Bearer "+s.cfg.Key {
+		writeJSON(w, http.StatusUnauthorized, llamaError(http.StatusUnauthorized, "Invalid API Key"))
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
 
 // State says what runs now and what became of the rest.
 func (s *Server) State() State {

@@ -131,7 +131,7 @@ func errorLines(tail []string) []string {
 		switch {
 		case m != nil && m[1] == "E":
 			out = append(out, line[len(m[0]):])
-		case m == nil && speaksOfError(line):
+		case m == nil && (speaksOfError(line) || strings.HasPrefix(line, "E ")):
 			out = append(out, strings.TrimPrefix(line, "E "))
 		}
 	}

@@ -227,7 +227,7 @@ func (st *starter) giveUp(ctx context.Context, in *instance, cause error) error 
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(cause, errLostRace) || died && in.addr.taken():
+	case errors.Is(cause, errLostRace) || died && in.addr.port != 0 && (in.addr.taken() || slices.ContainsFunc(in.proc.Tail(), cannotBind)):
 		return errLostRace
 	}
 	if e, ok := errors.AsType[*infer.Error](cause); ok {
@@ -235,6 +235,9 @@ func (st *starter) giveUp(ctx context.Context, in *instance, cause error) error 
 	}
 	return st.neverReady(in, cause)
 }
+
+// cannotBind reports whether a log line says that the address was taken. Whoever had it may have left it again.
+func cannotBind(line string) bool { return strings.Contains(line, "couldn't bind HTTP server socket") }
 
 // neverReady explains a failed start in the engine's own words.
 func (st *starter) neverReady(in *instance, cause error) error {
