@@ -21,11 +21,19 @@ func TestAssemble(t *testing.T) {
 		want     Info
 	}{
 		{"nothing recorded", Info{}, "", nil, Info{Version: "devel"}},
-		{"go build in a tree with changes", Info{}, "(devel)", vcs,
-			Info{Version: "devel", Commit: "abc", Date: "2026-01-02T03:04:05Z", Modified: true}},
+		{
+			"go build in a tree with changes",
+			Info{},
+			"(devel)", vcs,
+			Info{Version: "devel", Commit: "abc", Date: "2026-01-02T03:04:05Z", Modified: true},
+		},
 		{"go install of a tag", Info{}, "v1.2.3", nil, Info{Version: "v1.2.3"}},
-		{"a release build counts over the linker", Info{Version: "v2.0.0", Commit: "def", Date: "d"}, "v1.2.3", vcs[:2],
-			Info{Version: "v2.0.0", Commit: "def", Date: "d"}},
+		{
+			"a release build counts over the linker",
+			Info{Version: "v2.0.0", Commit: "def", Date: "d"},
+			"v1.2.3", vcs[:2],
+			Info{Version: "v2.0.0", Commit: "def", Date: "d"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.want.Product, c.want.Go, c.want.Platform = "stoker", goVersion, platform

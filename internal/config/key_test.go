@@ -123,9 +123,22 @@ func TestBindRule(t *testing.T) {
 		host     string
 		loopback bool
 	}{
-		{"127.0.0.1", true}, {"127.8.9.1", true}, {"::1", true}, {"[::1]", true}, {"localhost", true}, {"LocalHost", true}, {"::ffff:127.0.0.1", true},
-		{"0.0.0.0", false}, {"::", false}, {"[::]", false}, {"192.168.1.2", false}, {"::ffff:10.0.0.1", false}, {"fe80::1%eth0", false},
-		{"localhost.example.org", false}, {"my-machine", false}, {"128.0.0.1", false},
+		{"127.0.0.1", true},
+		{"127.8.9.1", true},
+		{"::1", true},
+		{"[::1]", true},
+		{"localhost", true},
+		{"LocalHost", true},
+		{"::ffff:127.0.0.1", true},
+		{"0.0.0.0", false},
+		{"::", false},
+		{"[::]", false},
+		{"192.168.1.2", false},
+		{"::ffff:10.0.0.1", false},
+		{"fe80::1%eth0", false},
+		{"localhost.example.org", false},
+		{"my-machine", false},
+		{"128.0.0.1", false},
 	} {
 		t.Run(c.host, func(t *testing.T) {
 			in := Input{Host: testHost(t), Flags: []Setting{{"host", c.host}}}

@@ -124,7 +124,11 @@ log_level: &x info
 	in := Input{
 		Host: testHost(t, "STOKER_PARALLEL=0", "STOKER_QUEUE_WAIT=x"),
 		Flags: []Setting{
-			{"config", file}, {"prt", "1"}, {"engine-arg", "novalue"}, {"engine", "lamacpp"}, {"port", "70000"},
+			{"config", file},
+			{"prt", "1"},
+			{"engine-arg", "novalue"},
+			{"engine", "lamacpp"},
+			{"port", "70000"},
 			{"host", "1.2.3.4:80"},
 		},
 	}
@@ -244,19 +248,33 @@ func TestDirectories(t *testing.T) {
 		host Host
 		want [5]string // config, state, data, cache, run
 	}{
-		{"linux", Host{HomeDir: "/h", GOOS: "linux", UID: 7},
-			[5]string{"/h/.config/stoker/config.yaml", "/h/.local/state/stoker", "/h/.local/share/stoker", "/h/.cache/stoker", "/tmp/stoker-7"}},
-		{"linux with XDG", Host{HomeDir: "/h", GOOS: "linux", UID: 7, Environ: []string{
-			"XDG_CONFIG_HOME=/xc", "XDG_STATE_HOME=/xs", "XDG_DATA_HOME=/xd", "XDG_CACHE_HOME=/xca", "XDG_RUNTIME_DIR=/run/user/7"}},
-			[5]string{"/xc/stoker/config.yaml", "/xs/stoker", "/xd/stoker", "/xca/stoker", "/run/user/7/stoker"}},
-		{"XDG not absolute, empty, too long for sockets", Host{HomeDir: "/h", GOOS: "linux", UID: 7, Environ: []string{
-			"XDG_CONFIG_HOME=xc", "XDG_STATE_HOME=", "XDG_DATA_HOME=./d", "XDG_RUNTIME_DIR=" + long}},
-			[5]string{"/h/.config/stoker/config.yaml", "/h/.local/state/stoker", "/h/.local/share/stoker", "/h/.cache/stoker", "/tmp/stoker-7"}},
-		{"macOS ignores XDG", Host{HomeDir: "/Users/u", GOOS: "darwin", UID: 501, Environ: []string{"XDG_STATE_HOME=/xs", "XDG_RUNTIME_DIR=/x"}},
+		{
+			"linux",
+			Host{HomeDir: "/h", GOOS: "linux", UID: 7},
+			[5]string{"/h/.config/stoker/config.yaml", "/h/.local/state/stoker", "/h/.local/share/stoker", "/h/.cache/stoker", "/tmp/stoker-7"},
+		},
+		{
+			"linux with XDG",
+			Host{HomeDir: "/h", GOOS: "linux", UID: 7, Environ: []string{
+				"XDG_CONFIG_HOME=/xc", "XDG_STATE_HOME=/xs", "XDG_DATA_HOME=/xd", "XDG_CACHE_HOME=/xca", "XDG_RUNTIME_DIR=/run/user/7",
+			}},
+			[5]string{"/xc/stoker/config.yaml", "/xs/stoker", "/xd/stoker", "/xca/stoker", "/run/user/7/stoker"},
+		},
+		{
+			"XDG not absolute, empty, too long for sockets",
+			Host{HomeDir: "/h", GOOS: "linux", UID: 7, Environ: []string{
+				"XDG_CONFIG_HOME=xc", "XDG_STATE_HOME=", "XDG_DATA_HOME=./d", "XDG_RUNTIME_DIR=" + long,
+			}},
+			[5]string{"/h/.config/stoker/config.yaml", "/h/.local/state/stoker", "/h/.local/share/stoker", "/h/.cache/stoker", "/tmp/stoker-7"},
+		},
+		{
+			"macOS ignores XDG",
+			Host{HomeDir: "/Users/u", GOOS: "darwin", UID: 501, Environ: []string{"XDG_STATE_HOME=/xs", "XDG_RUNTIME_DIR=/x"}},
 			[5]string{
 				"/Users/u/Library/Application Support/stoker/config.yaml", "/Users/u/Library/Application Support/stoker/state",
 				"/Users/u/Library/Application Support/stoker", "/Users/u/Library/Caches/stoker", "/tmp/stoker-501",
-			}},
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := mustLoad(t, Input{Host: c.host})
@@ -308,14 +326,32 @@ func TestUnits(t *testing.T) {
 		env  string
 		want string // "" is a problem
 	}{
-		{"STOKER_CTX=32K", "32768"}, {"STOKER_CTX=auto", "auto"}, {"STOKER_CTX=16384k", "16777216"},
-		{"STOKER_CTX=16385k", ""}, {"STOKER_CTX=0", ""}, {"STOKER_CTX=-1", ""}, {"STOKER_CTX=k", ""},
-		{"STOKER_CTX=1.5k", ""}, {"STOKER_CTX=99999999999999999999k", ""}, {"STOKER_CTX=Auto", ""},
-		{"STOKER_MAX_BODY_BYTES=1048576", "1MiB"}, {"STOKER_MAX_BODY_BYTES=1 GiB", "1GiB"}, {"STOKER_MAX_BODY_BYTES=1025", "1025"},
-		{"STOKER_MAX_BODY_BYTES=1MB", ""}, {"STOKER_MAX_BODY_BYTES=1023", ""}, {"STOKER_MAX_BODY_BYTES=5GiB", ""},
-		{"STOKER_MAX_BODY_BYTES=9223372036854775807GiB", ""}, {"STOKER_MAX_BODY_BYTES=-1KiB", ""},
-		{"STOKER_HEARTBEAT=1m30s", "1m30s"}, {"STOKER_HEARTBEAT=60m", "1h"}, {"STOKER_HEARTBEAT=0s", ""}, {"STOKER_HEARTBEAT=-5s", ""},
-		{"STOKER_PORT=+80", "80"}, {"STOKER_PORT=0x10", ""}, {"STOKER_PORT= 80", ""}, {"STOKER_LOG_LEVEL=INFO", ""},
+		{"STOKER_CTX=32K", "32768"},
+		{"STOKER_CTX=auto", "auto"},
+		{"STOKER_CTX=16384k", "16777216"},
+		{"STOKER_CTX=16385k", ""},
+		{"STOKER_CTX=0", ""},
+		{"STOKER_CTX=-1", ""},
+		{"STOKER_CTX=k", ""},
+		{"STOKER_CTX=1.5k", ""},
+		{"STOKER_CTX=99999999999999999999k", ""},
+		{"STOKER_CTX=Auto", ""},
+		{"STOKER_MAX_BODY_BYTES=1048576", "1MiB"},
+		{"STOKER_MAX_BODY_BYTES=1 GiB", "1GiB"},
+		{"STOKER_MAX_BODY_BYTES=1025", "1025"},
+		{"STOKER_MAX_BODY_BYTES=1MB", ""},
+		{"STOKER_MAX_BODY_BYTES=1023", ""},
+		{"STOKER_MAX_BODY_BYTES=5GiB", ""},
+		{"STOKER_MAX_BODY_BYTES=9223372036854775807GiB", ""},
+		{"STOKER_MAX_BODY_BYTES=-1KiB", ""},
+		{"STOKER_HEARTBEAT=1m30s", "1m30s"},
+		{"STOKER_HEARTBEAT=60m", "1h"},
+		{"STOKER_HEARTBEAT=0s", ""},
+		{"STOKER_HEARTBEAT=-5s", ""},
+		{"STOKER_PORT=+80", "80"},
+		{"STOKER_PORT=0x10", ""},
+		{"STOKER_PORT= 80", ""},
+		{"STOKER_LOG_LEVEL=INFO", ""},
 	} {
 		t.Run(c.env, func(t *testing.T) {
 			name, _, _ := strings.Cut(c.env, "=")

@@ -77,8 +77,13 @@ func TestShowModels(t *testing.T) {
 func TestEngineArgs(t *testing.T) {
 	file := writeFile(t, "stoker.yaml", modelsFile)
 	c := mustLoad(t, Input{Host: testHost(t), Flags: []Setting{
-		{"config", file}, {"engine-arg", "gone=1"}, {"engine-arg", "none"}, {"engine-arg", "a=b=c"}, {"engine-arg", "threads=2"},
-		{"engine-arg", "mlock="}, {"engine-arg", "threads=3"},
+		{"config", file},
+		{"engine-arg", "gone=1"},
+		{"engine-arg", "none"},
+		{"engine-arg", "a=b=c"},
+		{"engine-arg", "threads=2"},
+		{"engine-arg", "mlock="},
+		{"engine-arg", "threads=3"},
 	}})
 	word, err := c.Select([]string{"./other.gguf"})
 	if err != nil {
