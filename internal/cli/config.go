@@ -16,9 +16,9 @@ type configShowCmd struct {
 	settingFlags
 }
 
-// Run shows the settings as serve would take them with the same flags.
+// Run shows the settings as serve would take them with the same flags, and refuses what serve would refuse.
 func (c *configShowCmd) Run(e *env) error {
-	cfg, err := e.load(c.settingFlags)
+	cfg, err := e.loadToListen(c.settingFlags)
 	if err != nil {
 		return err
 	}

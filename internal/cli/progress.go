@@ -33,9 +33,6 @@ func (p *progress) show(s *client.Status) {
 		if m.Load != nil {
 			text = loadText(m.Load)
 		}
-		if m.Cause != "" {
-			text += ": " + m.Cause
-		}
 		key := text
 		if !p.terminal && m.Load != nil {
 			key = m.Load.Phase

@@ -16,7 +16,7 @@ type serveCmd struct {
 
 // Run serves until the context ends (a signal, or stoker stop).
 func (c *serveCmd) Run(e *env) error {
-	cfg, err := e.load(c.settingFlags)
+	cfg, err := e.loadToListen(c.settingFlags)
 	if err != nil {
 		return err
 	}

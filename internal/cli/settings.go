@@ -86,9 +86,18 @@ func (f settingFlags) settings() []config.Setting {
 	return out
 }
 
-// load reads the settings; warnings go to stderr.
+// load reads the settings of a command that does not listen on the address in them; warnings go to stderr.
 func (e *env) load(f settingFlags) (*config.Config, error) {
-	cfg, err := config.Load(config.Input{Flags: f.settings(), Host: e.Host})
+	return e.loadInput(config.Input{Flags: f.settings(), Host: e.Host, NoListen: true})
+}
+
+// loadToListen reads the settings of a server: its address must be safe.
+func (e *env) loadToListen(f settingFlags) (*config.Config, error) {
+	return e.loadInput(config.Input{Flags: f.settings(), Host: e.Host})
+}
+
+func (e *env) loadInput(in config.Input) (*config.Config, error) {
+	cfg, err := config.Load(in)
 	if err != nil {
 		return nil, err
 	}

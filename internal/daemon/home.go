@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/gofrs/flock"
 
@@ -61,6 +62,9 @@ func occupied(stateDir string) error {
 // limited to about 104 bytes.
 func freshDir(base, stateDir string) (string, error) {
 	sum := sha256.Sum256([]byte(stateDir))
+	if err := privateDir(base); err != nil {
+		return "", err
+	}
 	dir := filepath.Join(base, hex.EncodeToString(sum[:4]))
 	if err := os.RemoveAll(dir); err != nil {
 		return "", fmt.Errorf("folder for sockets: %w", err)
@@ -69,6 +73,23 @@ func freshDir(base, stateDir string) (string, error) {
 		return "", fmt.Errorf("folder for sockets: %w", err)
 	}
 	return dir, nil
+}
+
+// privateDir makes a folder that only this user can open, or makes sure that it is one: below /tmp anybody could have made it
+// first.
+func privateDir(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return fmt.Errorf("folder for sockets: %w", err)
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("folder for sockets: %w", err)
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || !ok || int(owner.Uid) != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("folder for sockets: %s is not a folder that only you can open (mode 0700); set run_dir (STOKER_RUN_DIR) to one", path)
+	}
+	return nil
 }
 
 // socket is the path of the local admin socket.

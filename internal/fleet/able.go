@@ -28,7 +28,7 @@ func needs(c engine.Capabilities, r *infer.Request) []need {
 	return []need{
 		{r.Kind == infer.Chat, c.Chat, "messages", "it has no chat template; use /v1/completions"},
 		{r.Kind == infer.Completion, c.Completion, "prompt", "plain completions; use /v1/chat/completions"},
-		{len(r.Tools) > 0 && r.ToolChoice.Mode != infer.ToolNone, c.Tools, "tools", "call tools"},
+		{len(r.Tools) > 0 && r.ToolChoice.Mode != infer.ToolNone && !forced, c.Tools, "tools", "call tools of its own accord; tool_choice \"required\" or a named tool may work"},
 		{len(r.Tools) > 0 && forced, c.ForcedTools, "tool_choice", fmt.Sprintf("force a tool call (%q)", r.ToolChoice.Mode)},
 		{r.Format.Kind != infer.FormatText, c.JSONSchema, "response_format", "hold an answer to a JSON format"},
 		{r.Logprobs, c.Logprobs, "logprobs", "give log probabilities"},

@@ -252,8 +252,21 @@ func (st *starter) neverReady(in *instance, cause error) error {
 	if len(words) == 0 {
 		words = tail
 	}
+	// The first complaint is the cause; those behind it are functions passing it on.
 	if n := len(words); n > 0 {
-		what += "; its own words: " + strings.Join(words[max(0, n-4):], " | ")
+		what += "; its own words: " + strings.Join(words[:min(n, 2)], " | ")
 	}
-	return &infer.Error{Kind: kind, Message: what, Err: cause}
+	return &startError{error: &infer.Error{Kind: kind, Message: what, Err: cause}, tail: tail}
 }
+
+// startError is a failed start with the engine's last lines.
+type startError struct {
+	error
+	tail []string
+}
+
+// Unwrap returns the error itself, for its kind.
+func (e *startError) Unwrap() error { return e.error }
+
+// LogTail returns the engine's last lines, oldest first.
+func (e *startError) LogTail() []string { return e.tail }
