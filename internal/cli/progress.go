@@ -30,7 +30,7 @@ func (p *progress) show(s *client.Status) {
 	for i := range s.Models {
 		m := &s.Models[i]
 		text := m.State
-		if m.Load != nil {
+		if m.Load != nil && m.Load.Phase != "" {
 			text = loadText(m.Load)
 		}
 		key := text
