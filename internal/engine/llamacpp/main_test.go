@@ -99,6 +99,15 @@ func chat(text string, max int) *infer.Request {
 	}
 }
 
+func completion(text string, max int) *infer.Request {
+	zero := 0.0
+	return &infer.Request{Kind: infer.Completion, Prompt: text, MaxTokens: max, Sampling: infer.Sampling{Temperature: &zero}}
+}
+
+func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
 // answer collects a stream's text, and the error that ended it, nil after Done.
 func answer(ctx context.Context, s engine.Stream) (string, *infer.Done, error) {
 	defer s.Close()
