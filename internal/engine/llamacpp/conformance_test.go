@@ -20,7 +20,7 @@ func TestConformanceScripted(t *testing.T) {
 		Start: func(et enginetest.T) engine.Instance {
 			s := scriptedSpec(t)
 			s.Parallel = 2
-			return begin(et, scriptedDriver(t, "chunk-delay: 1ms"), s)
+			return begin(et, scriptedDriver(t, "chunk-delay: 1ms\ntoken-delay: 1ms\ntokens: 4000"), s)
 		},
 		Kill: kill,
 		Idle: func(t enginetest.T, in engine.Instance) {
