@@ -47,17 +47,16 @@ func echo(prompt string, n, start int) string {
 	if len(words) == 0 {
 		words = []string{"nothing"}
 	}
-	var b strings.Builder
-	for i := 0; count(&b) < n; i++ {
+	tokens := make([]string, 0, n+2)
+	for i := 0; len(tokens) < n; i++ {
+		piece := strconv.Itoa(start+i+1) + " " + words[i%len(words)]
 		if i > 0 {
-			b.WriteByte(' ')
+			piece = " " + piece
 		}
-		b.WriteString(strconv.Itoa(start+i+1) + " " + words[i%len(words)])
+		tokens = append(tokens, Tokenize(piece)...)
 	}
-	return strings.Join(Tokenize(b.String())[:n], "")
+	return strings.Join(tokens[:n], "")
 }
-
-func count(b *strings.Builder) int { return len(Tokenize(b.String())) }
 
 // appendInstance appends a small value that a JSON schema allows, as far as the common keywords go. Properties keep their
 // order, as grammars made from a schema have it.
