@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The test binary plays every part: shim, child, grandchild and a supervisor that gets killed.
@@ -24,7 +27,26 @@ func TestMain(m *testing.M) {
 	if len(args) > 0 && args[0] == "play" {
 		os.Exit(play(args[1], args[2:]))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if left := leftovers(); code == 0 && left != "" {
+		fmt.Fprintln(os.Stderr, "left behind by the tests:", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leftovers names what should be gone after all tests: child processes, dead or alive, and goroutines of this package.
+func leftovers() string {
+	if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
+		return fmt.Sprintf("a child process (wait: %d, %v)", pid, err)
+	}
+	buf := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(stack, "internal/supervise.") && !strings.Contains(stack, "TestMain") {
+			return stack
+		}
+	}
+	return ""
 }
 
 func play(part string, args []string) int {
@@ -58,6 +80,14 @@ func play(part string, args []string) int {
 		fmt.Print("\nafter the noise\n")
 	case "family": // a stubborn grandchild that holds a port
 		return family(args)
+	case "clan": // a family one generation further down
+		return clan(args)
+	case "orphans": // leaves dead grandchildren to whoever takes them
+		return orphans(args)
+	case "count": // counts SIGTERMs and stays
+		return countTerms()
+	case "pipes": // says how many pipes it was given, and whether they block
+		return pipes()
 	case "port":
 		return holdPort()
 	case "supervisor":
@@ -102,6 +132,63 @@ func family(args []string) int {
 	}
 	signal.Ignore(syscall.SIGTERM)
 	time.Sleep(time.Hour)
+	return 0
+}
+
+// clan starts a family as its child and stays, so that the port is held two generations below.
+func clan(args []string) int {
+	cmd := exec.Command(os.Args[0], append([]string{"play", "family"}, args...)...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		return 3
+	}
+	time.Sleep(time.Hour)
+	return 0
+}
+
+// orphans starts children that each leave a child behind, which then ends.
+func orphans(args []string) int {
+	if len(args) > 0 { // a child of the first
+		if err := exec.Command(os.Args[0], "play", "exit", "0").Start(); err != nil {
+			return 3
+		}
+		return 0
+	}
+	for range 3 {
+		if err := exec.Command(os.Args[0], "play", "orphans", "child").Run(); err != nil {
+			return 3
+		}
+	}
+	fmt.Println("ready")
+	time.Sleep(time.Hour)
+	return 0
+}
+
+func countTerms() int {
+	c := make(chan os.Signal, 10)
+	signal.Notify(c, syscall.SIGTERM)
+	fmt.Println("ready")
+	for range c {
+		fmt.Println("term")
+	}
+	return 0
+}
+
+// pipes prints what it inherited: the number of open pipes, and the descriptors among its first three that do not block.
+func pipes() int {
+	n := 0
+	for fd := range 64 {
+		if to, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil && strings.HasPrefix(to, "pipe:") {
+			n++
+		}
+	}
+	loose := 0
+	for fd := range 3 {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
+			loose++
+		}
+	}
+	fmt.Println("pipes", n, "loose", loose)
 	return 0
 }
 
@@ -195,12 +282,16 @@ func awaitDone(t *testing.T, p *Process) *Exit {
 // awaitGone waits until the process is dead. A zombie counts as dead.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
-	limit := time.Now().Add(10 * time.Second)
-	for alive(pid) {
+	eventually(t, fmt.Sprintf("process %d is dead", pid), func() bool { return !alive(pid) })
+}
+
+// eventually polls what happens in foreign processes: nothing tells when it does.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(limit) {
-			t.Fatalf("process %d is still alive", pid)
+			t.Fatalf("not within 10 s: %s", what)
 		}
-		time.Sleep(5 * time.Millisecond) // polls a foreign process: nothing else can be waited for
 	}
 }
 
@@ -233,16 +324,12 @@ func portHolder(t *testing.T, line string) (pid int, addr string) {
 func mustBind(t *testing.T, addr string) {
 	t.Helper()
 	// A killed process's threads end one by one, and the last one closes the port.
-	limit := time.Now().Add(10 * time.Second)
-	for {
+	eventually(t, "port "+addr+" can be bound", func() bool {
 		l, err := net.Listen("tcp", addr)
-		if err == nil {
-			l.Close()
-			return
+		if err != nil {
+			return false
 		}
-		if time.Now().After(limit) {
-			t.Fatalf("the port is still taken: %v", err)
-		}
-		time.Sleep(5 * time.Millisecond) // polls the system: nothing else can be waited for
-	}
+		l.Close()
+		return true
+	})
 }

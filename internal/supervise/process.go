@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -30,8 +28,10 @@ type Process struct {
 	readers sync.WaitGroup
 	outputs []*os.File // our read ends; the owner closes them
 
-	asks chan string
-	done chan struct{}
+	reports chan report   // what the shim says; closed when it is gone
+	asks    chan string   // words for the shim, to the owner
+	climber chan struct{} // holds the one caller of Stop that climbs the ladder
+	done    chan struct{}
 
 	mu   sync.Mutex // guards exit
 	exit *Exit
@@ -41,30 +41,47 @@ type Process struct {
 // for ever; what a process wrote before its end is there at once.
 const drainWait = 500 * time.Millisecond
 
+// Bounds of a start.
+const (
+	// startWait is how long the shim may take to report. It only has to fork and execute, but that may bring in a large program
+	// from a cold disk.
+	startWait = 30 * time.Second
+	// abortWait is how long the shim may take to undo a start that nobody wants any more, before it is killed.
+	abortWait = 2 * time.Second
+)
+
 // Start starts a child and returns when it runs. The error is a *StartError when the system refused; ctx ends the wait, and
 // the child with it, but has no meaning after Start returned. A failed start leaves nothing behind.
 func Start(ctx context.Context, s Spec) (*Process, error) {
-	if len(s.Shim) == 0 {
-		return nil, errors.New("supervise: Spec.Shim is not set")
+	p, err := begin(s)
+	if err != nil {
+		return nil, err
 	}
-	if s.Outlive && s.LogFile == "" {
-		return nil, errors.New("supervise: a child that outlives us needs Spec.LogFile")
+	if err := p.awaitStarted(ctx); err != nil {
+		return nil, err
+	}
+	go p.own()
+	p.spec.Log.Debug("process started", "process", s.Name, "pid", p.pid)
+	return p, nil
+}
+
+// begin starts the shim, which starts the child.
+func begin(s Spec) (*Process, error) {
+	if err := s.check(); err != nil {
+		return nil, err
 	}
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Process{spec: s, tail: newTail(s.TailLines), ooms: oomKills(), asks: make(chan string), done: make(chan struct{})}
+	p := &Process{
+		spec: s, tail: newTail(s.TailLines), ooms: oomKills(), reports: make(chan report), asks: make(chan string),
+		climber: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 	status, err := p.launch()
 	if err != nil {
 		return nil, err
 	}
-	reports := make(chan report)
-	go readReports(status, reports)
-	if err := p.awaitStarted(ctx, reports); err != nil {
-		return nil, err
-	}
-	go p.own(reports)
-	s.Log.Debug("process started", "process", s.Name, "pid", p.pid)
+	go readReports(status, p.reports)
 	return p, nil
 }
 
@@ -106,7 +123,7 @@ func (p *Process) launch() (status *os.File, err error) {
 	}
 	p.control, p.shim = controlW, p.shimCommand(controlR, statusW, out, errOut)
 	if err = p.shim.Start(); err != nil {
-		return nil, &StartError{Path: p.spec.Shim[0], Reason: reasonOf(err), NotFound: errors.Is(err, fs.ErrNotExist)}
+		return nil, &StartError{Path: p.spec.Path, Reason: "the shim " + p.spec.Shim[0] + " does not start: " + reasonOf(err)}
 	}
 	p.read()
 	return statusR, nil
@@ -171,59 +188,66 @@ func readReports(status *os.File, to chan<- report) {
 }
 
 // awaitStarted takes the first report. Without a good one nothing is left behind.
-func (p *Process) awaitStarted(ctx context.Context, reports <-chan report) error {
-	var first report
-	var ok bool
+func (p *Process) awaitStarted(ctx context.Context) error {
+	limit := time.NewTimer(startWait)
+	defer limit.Stop()
+	var err error
 	select {
-	case first, ok = <-reports:
+	case first, ok := <-p.reports:
+		switch {
+		case first.PID > 0:
+			p.pid = first.PID
+			return nil
+		case ok:
+			err = &StartError{Path: p.spec.Path, Reason: first.Error, NotFound: first.NotFound}
+		default:
+			err = &StartError{Path: p.spec.Path, Reason: "the shim ended without a word"}
+		}
 	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-limit.C:
+		err = &StartError{Path: p.spec.Path, Reason: fmt.Sprintf("the shim was silent for %s", startWait)}
 	}
-	if ok && first.PID > 0 {
-		p.pid = first.PID
-		return nil
-	}
-	p.control.Close()
-	for r := range reports {
+	p.abort()
+	return err
+}
+
+// abort undoes a start whose outcome nobody knows or wants. The word comes before the end of the control pipe, because that
+// end alone would let a child live that may outlive us.
+func (p *Process) abort() {
+	p.word(askKill)
+	late := time.AfterFunc(abortWait, func() { p.shim.Process.Kill() }) //nolint:errcheck // gone already
+	defer late.Stop()
+	lost := true
+	for r := range p.reports {
 		p.pid = max(p.pid, r.PID)
+		lost = lost && !r.Ended && r.Error == ""
 	}
-	p.reapShim()
-	p.drain()
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case first.Error != "":
-		return &StartError{Path: p.spec.Path, Reason: first.Error, NotFound: first.NotFound}
-	default:
-		return &StartError{Path: p.spec.Path, Reason: "the shim ended without a word", NotFound: false}
-	}
+	p.settle(lost)
 }
 
 // own is the goroutine that owns the child's state: it passes asks on until the child's end, and records that.
-func (p *Process) own(reports <-chan report) {
+func (p *Process) own() {
 	end := Exit{Code: -1, ShimLost: true}
 	for open := true; open; {
 		select {
 		case word := <-p.asks:
-			end.Asked = true
-			io.WriteString(p.control, word+"\n") //nolint:errcheck // the shim is gone, and its report or silence tells
-		case r, more := <-reports:
+			end.Asked = end.Asked || end.ShimLost // asks that come after the end did not cause it
+			p.word(word)
+		case r, more := <-p.reports:
 			open = more
 			if r.Ended {
-				end.Code, end.ShimLost = r.Code, false
-				if r.Signal > 0 {
-					end.Signal = unix.SignalName(syscall.Signal(r.Signal))
-				}
+				end.Code, end.ShimLost, end.At = r.Code, false, time.Now()
+			}
+			if r.Ended && r.Signal > 0 {
+				end.Signal = unix.SignalName(syscall.Signal(r.Signal))
 			}
 		}
 	}
+	p.settle(end.ShimLost)
 	if end.ShimLost {
-		// Nobody reaped the child yet or init did; the group's id stays taken as long as it has a member.
-		signalGroup(p.pid, syscall.SIGKILL)
+		end.At = time.Now()
 	}
-	p.control.Close()
-	p.reapShim()
-	p.drain()
-	end.At = time.Now()
 	end.OutOfMemory = end.Signal == "SIGKILL" && !end.Asked && p.ooms >= 0 && oomKills() > p.ooms
 	p.mu.Lock()
 	p.exit = &end
@@ -232,8 +256,26 @@ func (p *Process) own(reports <-chan report) {
 	p.spec.Log.Debug("process ended", "process", p.spec.Name, "pid", p.pid, "exit", end.String())
 }
 
-func (p *Process) reapShim() {
+// word sends a word to the shim. If that is gone, its report or its silence tells. The pipe takes thousands of words before a
+// shim that does not read would block us.
+func (p *Process) word(word string) {
+	io.WriteString(p.control, word+"\n") //nolint:errcheck // see above
+}
+
+// settle cleans up when the shim has said its last. A lost shim leaves the child to us.
+func (p *Process) settle(lost bool) {
+	if lost {
+		// Its status pipe is closed, so it is dead or not a shim at all.
+		p.shim.Process.Kill() //nolint:errcheck // gone already
+	}
+	p.control.Close()
 	p.shim.Wait() //nolint:errcheck // its reports say what matters
+	if lost && p.pid > 0 {
+		// Nobody reaped the child yet, or init did a moment ago; the group's id stays taken as long as it has a member.
+		signalGroup(p.pid, syscall.SIGKILL)
+		awaitGroup(p.pid, time.Now().Add(treeWait))
+	}
+	p.drain()
 }
 
 // drain waits, within a bound, for the rest of the output, and closes our ends.

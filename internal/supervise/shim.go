@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -56,11 +58,15 @@ func ShimMain(args []string) int {
 type shim struct {
 	outlive bool
 	status  *json.Encoder
+
+	mu   sync.Mutex // guards over, and holds back the reaping while a signal is sent
+	over bool       // the child is dead and its group was killed: its id may belong to anybody from now on
 }
 
 func (s *shim) run(path string, args []string, control io.Reader) int {
 	// The parent-death signal is tied to the thread that started the child, so this one must stay.
 	runtime.LockOSThread()
+	heedNobody()
 	becomeReaper()
 	// The child must not inherit the pipes: it would keep them open, and nobody would notice the shim's end.
 	syscall.CloseOnExec(controlFD)
@@ -75,14 +81,28 @@ func (s *shim) run(path string, args []string, control io.Reader) int {
 	pid := cmd.Process.Pid
 	s.tell(report{PID: pid})
 	go s.obey(control, pid)
-	state := awaitEnd(cmd, pid)
-	ws, ok := state.Sys().(syscall.WaitStatus)
+	state := s.awaitEnd(cmd, pid)
+	endTree(pid, time.Now().Add(treeWait))
+	s.tell(endReport(state))
+	return 0
+}
+
+// treeWait is how long the rest of a tree may take to die of SIGKILL before the shim reports the child's end all the same.
+const treeWait = 2 * time.Second
+
+// heedNobody makes signals to the shim mean nothing. A service manager sends SIGTERM to every process of a service; the shim must
+// not end before the child was asked. Nobody reads the channel: a signal that does not fit in is dropped. Ignoring
+// signals instead would be inherited by the child.
+func heedNobody() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+}
+
+func endReport(state *os.ProcessState) report {
 	r := report{Ended: true, Code: state.ExitCode()}
-	if ok && ws.Signaled() {
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		r.Signal = int(ws.Signal())
 	}
-	s.tell(r)
-	return 0
+	return r
 }
 
 // obey carries out what the control pipe says, until its end, which means that the supervisor is gone.
@@ -91,15 +111,15 @@ func (s *shim) obey(control io.Reader, pid int) {
 	for lines.Scan() {
 		switch lines.Text() {
 		case askTerm:
-			signalGroup(pid, syscall.SIGTERM)
+			s.signal(pid, syscall.SIGTERM)
 		case askKill:
-			signalGroup(pid, syscall.SIGKILL)
+			s.signal(pid, syscall.SIGKILL)
 		}
 	}
 	if s.outlive {
 		os.Exit(0)
 	}
-	signalGroup(pid, syscall.SIGKILL)
+	s.signal(pid, syscall.SIGKILL)
 	// run ends as soon as the child is reaped. A child that cannot die (stuck in the kernel) must not keep the shim for ever.
 	time.Sleep(orphanWait)
 	os.Exit(1)
@@ -108,16 +128,48 @@ func (s *shim) obey(control io.Reader, pid int) {
 // orphanWait is how long the shim stays for a killed child after its supervisor is gone.
 const orphanWait = 10 * time.Second
 
+// signal signals the child's group, unless the group's id is free again.
+func (s *shim) signal(pid int, sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		signalGroup(pid, sig)
+	}
+}
+
+// finish kills what is left of the group after its leader's end, and lets nobody signal it afterwards. The leader does not get
+// on without its helpers and they not without it; waiting for them would only keep the port and the memory taken.
+func (s *shim) finish(pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	signalGroup(pid, syscall.SIGKILL)
+	s.over = true
+}
+
 // tell reports to the supervisor. If that is gone nobody is left to tell.
 func (s *shim) tell(r report) {
 	s.status.Encode(r) //nolint:errcheck // see above
 }
 
-// signalGroup signals the child's process group. The group exists at least until the child is reaped, which only this
-// process does.
+// signalGroup signals the child's process group.
 func signalGroup(pid int, sig syscall.Signal) {
 	syscall.Kill(-pid, sig) //nolint:errcheck // no such group: it is gone already
 }
+
+// awaitGroup waits until the process group has no member, at most until limit, and reports whether that came true. A dead
+// member that nobody reaps counts as a member.
+func awaitGroup(pid int, limit time.Time) bool {
+	for syscall.Kill(-pid, 0) == nil {
+		if time.Now().After(limit) {
+			return false
+		}
+		time.Sleep(pollPause)
+	}
+	return true
+}
+
+// pollPause is the pause between looks at processes that cannot be waited for, because they are not our children.
+const pollPause = 2 * time.Millisecond
 
 // reasonOf is the system's own word for a failed start.
 func reasonOf(err error) string {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 )
 
 // becomeReaper does nothing: only Linux has sub-reapers. A grandchild that leaves the group escapes.
@@ -19,13 +20,16 @@ func childAttr(outlive bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// awaitEnd returns when the child ended, with the rest of its group killed. The group's id stays taken while it has members,
-// so the signal cannot hit anybody else.
-func awaitEnd(cmd *exec.Cmd, pid int) *os.ProcessState {
+// awaitEnd returns when the child ended, with the rest of its group killed. The group's id stays taken while it has members;
+// without any it is free for the moment between the two calls, which is too short for the ids to come round.
+func (s *shim) awaitEnd(cmd *exec.Cmd, pid int) *os.ProcessState {
 	cmd.Wait() //nolint:errcheck // the state says it all
-	signalGroup(pid, syscall.SIGKILL)
+	s.finish(pid)
 	return cmd.ProcessState
 }
+
+// endTree waits until the killed group is empty, at most until limit.
+func endTree(pid int, limit time.Time) { awaitGroup(pid, limit) }
 
 // oomKills is unknown here.
 func oomKills() int { return -1 }

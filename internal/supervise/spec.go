@@ -1,8 +1,10 @@
 package supervise
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 )
 
@@ -39,6 +41,24 @@ type Spec struct {
 	TailLines int
 }
 
+// check refuses a Spec that cannot work, before anything is started.
+func (s *Spec) check() error {
+	if len(s.Shim) == 0 {
+		return errors.New("supervise: Spec.Shim is not set")
+	}
+	if s.Outlive && s.LogFile == "" {
+		return errors.New("supervise: a child that outlives us needs Spec.LogFile")
+	}
+	if s.Dir == "" {
+		return nil
+	}
+	// The system reports a missing folder in the same words as a missing program.
+	if st, err := os.Stat(s.Dir); err != nil || !st.IsDir() {
+		return &StartError{Path: s.Path, Reason: fmt.Sprintf("working folder %s is not there", s.Dir)}
+	}
+	return nil
+}
+
 // Exit says how a child ended.
 type Exit struct {
 	// Asked reports whether Stop had been called before the end.
@@ -48,7 +68,8 @@ type Exit struct {
 	Signal string
 	// OutOfMemory reports whether the kernel's memory killer acted in our control group at that time (Linux).
 	OutOfMemory bool
-	// ShimLost reports whether the shim vanished, so that the child's own end was not seen; the child was then killed.
+	// ShimLost reports whether the shim vanished, so that the child's own end was not seen; the child's group was then killed.
+	// What had left the group escapes, since only the shim can find it.
 	ShimLost bool
 	At       time.Time
 }
@@ -73,7 +94,7 @@ type StartError struct {
 	Path string
 	// Reason is the system's own word, such as "permission denied".
 	Reason string
-	// NotFound reports whether there is no such program.
+	// NotFound reports whether there is no program at Path.
 	NotFound bool
 }
 

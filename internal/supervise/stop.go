@@ -34,19 +34,47 @@ func (e *StuckError) Error() string {
 
 // Stop ends the child and its group: SIGTERM, wait, SIGTERM, wait, SIGKILL, wait. It returns nil when the child is gone, and
 // a *StuckError when even SIGKILL did not help in time. The end of ctx skips the polite rungs.
+//
+// Many servers take a second SIGTERM as "at once", so concurrent calls share one ladder: the first climbs, and the others wait
+// for it, each until its own ctx ends.
 func (p *Process) Stop(ctx context.Context, l Ladder) error {
-	for _, rung := range []time.Duration{l.Ask, l.Again} {
-		if ctx.Err() != nil {
-			break
-		}
-		if !p.ask(askTerm) || p.gone(ctx, rung) {
+	select {
+	case p.climber <- struct{}{}:
+		defer func() { <-p.climber }()
+		if p.askPolitely(ctx, l) {
 			return nil
 		}
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
 	}
-	if !p.ask(askKill) || p.gone(context.WithoutCancel(ctx), l.Kill) {
+	return p.kill(l.Kill)
+}
+
+// askPolitely climbs the rungs that leave the end to the child, and reports whether it is gone.
+func (p *Process) askPolitely(ctx context.Context, l Ladder) bool {
+	for _, rung := range []time.Duration{l.Ask, l.Again} {
+		if ctx.Err() != nil {
+			return false
+		}
+		if !p.ask(askTerm) || p.gone(ctx, rung) {
+			return true
+		}
+	}
+	return false
+}
+
+// kill is the last rung. A shim that does not carry it out in half the time is killed itself: the owner then kills the group.
+func (p *Process) kill(limit time.Duration) error {
+	ctx := context.Background() // nothing may cut this rung short: the child is dead when Stop returns nil
+	if !p.ask(askKill) || p.gone(ctx, limit/2) {
 		return nil
 	}
-	return &StuckError{p.spec.Name, p.pid, l.Kill}
+	p.shim.Process.Kill() //nolint:errcheck // it is gone already, and the owner learns that
+	if p.gone(ctx, limit-limit/2) {
+		return nil
+	}
+	return &StuckError{p.spec.Name, p.pid, limit}
 }
 
 // gone waits for the child's end, at most d.

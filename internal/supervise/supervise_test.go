@@ -232,7 +232,7 @@ func TestReviewR16FailedLaunchLeavesNothing(t *testing.T) {
 	}{
 		{"missing", missing, true, "no such file"},
 		{"not executable", denied, false, "permission denied"},
-		{"no shim", noShim, true, "no such file"},
+		{"no shim", noShim, false, "/nonexistent/shim does not start: no such file"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
