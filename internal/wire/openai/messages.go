@@ -62,7 +62,7 @@ func readRole(list []member, path string) (infer.Role, error) {
 	case "function": // the form before tools
 		return infer.ToolRole, nil
 	default:
-		return "", invalid(path, "%s: unknown role %q; use developer, system, user, assistant or tool", path, s)
+		return "", invalid(path, "%s: unknown role %q; use developer, system, user, assistant or tool", path, clip(s))
 	}
 }
 
@@ -113,7 +113,7 @@ func readToolCall(path string, v []byte) (c infer.ToolCall, err error) {
 		return c, err
 	}
 	if typ != "" && typ != "function" {
-		return c, unsupported(path+".type", "%s.type: only calls of functions are supported, not %q", path, typ)
+		return c, unsupported(path+".type", "%s.type: only calls of functions are supported, not %q", path, clip(typ))
 	}
 	f := get(list, "function")
 	if f == nil {
@@ -189,9 +189,11 @@ func readPart(path string, v []byte) (infer.Part, error) {
 	case "":
 		return infer.Part{}, invalid(path+".type", "%s.type is required", path)
 	case "input_audio", "file", "video_url", "audio_url":
-		return infer.Part{}, unsupported(path+"."+typ, "%s: parts of type %q are not supported; send text or images", path, typ)
+		return infer.Part{}, unsupported(path+"."+typ, "%s: parts of type %q are not supported; send text or images",
+			path, typ)
 	default:
-		return infer.Part{}, unsupported(path+".type", "%s: parts of type %q are not supported; send text or images", path, typ)
+		return infer.Part{}, unsupported(path+".type", "%s: parts of type %q are not supported; send text or images",
+			path, clip(typ))
 	}
 }
 

@@ -44,7 +44,7 @@ func readInt(path string, v []byte, low, high int64) (int64, error) {
 	}
 	n, ok := rawjson.Int(v)
 	if !ok {
-		return 0, invalid(path, "%s must be a whole number, not %s", path, v)
+		return 0, invalid(path, "%s must be a whole number, not %s", path, clip(v))
 	}
 	if n < low || n > high {
 		return 0, invalid(path, "%s must be between %d and %d, not %d", path, low, high, n)
@@ -126,6 +126,17 @@ func getString(list []member, path, name string) (string, error) {
 	return readString(path+"."+name, v)
 }
 
+// maxEcho is how much of a value an error repeats.
+const maxEcho = 60
+
+// clip shortens a value of the client's for an error text.
+func clip[S ~string | ~[]byte](s S) string {
+	if len(s) <= maxEcho {
+		return string(s)
+	}
+	return string(s[:wholeLen(s[:maxEcho])]) + "..."
+}
+
 func at(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 // The readers of the tables' rows.
@@ -174,7 +185,7 @@ func readMax(path string, v []byte) (*int, error) {
 	}
 	f, ok := rawjson.Float(v)
 	if !ok || f != math.Trunc(f) || f != -1 && f < 1 {
-		return nil, invalid(path, "%s must be a whole number of at least 1, not %s", path, v)
+		return nil, invalid(path, "%s must be a whole number of at least 1, not %s", path, clip(v))
 	}
 	n := int(math.Min(f, math.MaxInt32))
 	return &n, nil
@@ -253,10 +264,10 @@ func addStop(d *decoding, path string, v []byte) error {
 func readLogitBias(d *decoding, path string, v []byte) error {
 	bias := map[int]float64{}
 	err := eachMember(path, "an object of token ids and numbers", v, func(key string, val []byte) error {
-		where := path + "." + key
+		where := path + "." + clip(key)
 		id, err := strconv.ParseInt(key, 10, 32)
 		if err != nil || id < 0 {
-			return invalid(where, "%s: %q is not a token id; use the model's own vocabulary", path, key)
+			return invalid(where, "%s: %q is not a token id; use the model's own vocabulary", path, clip(key))
 		}
 		f, err := readFloat(where, val, -100, 100)
 		if err != nil {
@@ -332,7 +343,7 @@ func readModalities(_ *decoding, path string, v []byte) error {
 	return eachElement(path, "a list", v, func(i int, e []byte) error {
 		s, err := readString(at(path, i), e)
 		if err == nil && s != "text" {
-			err = unsupported(path, "%s: only \"text\" is supported, not %q", path, s)
+			err = unsupported(path, "%s: only \"text\" is supported, not %q", path, clip(s))
 		}
 		return err
 	})
@@ -355,7 +366,7 @@ func readPrompt(d *decoding, path string, v []byte) error {
 		n = i + 1
 		switch kind := rawjson.KindOf(e); {
 		case kind == rawjson.Number && (i == 0 || d.req.PromptTokens != nil):
-			return addToken(d, at(path, i), e)
+			return addToken(d, path, i, e)
 		case i > 0:
 			return unsupported(path, "%s: one prompt per request is supported; send several one by one", path)
 		case kind == rawjson.ArrayKind:
@@ -374,7 +385,7 @@ func readPrompt(d *decoding, path string, v []byte) error {
 
 func readPromptTokens(d *decoding, path string, v []byte) error {
 	err := eachElement(path, "a list of token ids", v, func(i int, e []byte) error {
-		return addToken(d, at(path, i), e)
+		return addToken(d, path, i, e)
 	})
 	if err == nil && len(d.req.PromptTokens) == 0 {
 		return invalid(path, "%s is an empty list", path)
@@ -382,8 +393,11 @@ func readPromptTokens(d *decoding, path string, v []byte) error {
 	return err
 }
 
-func addToken(d *decoding, path string, v []byte) error {
-	n, err := readInt(path, v, 0, math.MaxInt32)
+func addToken(d *decoding, path string, i int, v []byte) error {
+	n, ok := rawjson.Int(v)
+	if !ok || n < 0 || n > math.MaxInt32 {
+		return invalid(at(path, i), "%s must be a token id, not %s", at(path, i), clip(v))
+	}
 	d.req.PromptTokens = append(d.req.PromptTokens, int(n))
-	return err
+	return nil
 }

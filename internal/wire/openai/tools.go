@@ -30,7 +30,7 @@ func readTool(d *decoding, path string, v []byte) error {
 	case "custom":
 		return unsupported(path+".type", "%s: custom tools are not supported; describe it as a function", path)
 	default:
-		d.dropped = append(d.dropped, path+" ("+typ+")")
+		d.dropped = append(d.dropped, path+" ("+clip(typ)+")")
 		return nil
 	}
 	if f := get(list, "function"); f != nil {
@@ -99,7 +99,7 @@ func readToolChoice(d *decoding, path string, v []byte) error {
 	case "custom":
 		return unsupported(path, "%s: custom tools are not supported", path)
 	default:
-		return invalid(path+".type", "%s.type: unknown type %q; use function or allowed_tools", path, typ)
+		return invalid(path+".type", "%s.type: unknown type %q; use function or allowed_tools", path, clip(typ))
 	}
 }
 
@@ -110,7 +110,7 @@ func toolMode(path, word string) (infer.ToolMode, error) {
 	case "any": // other dialects' word for it
 		return infer.ToolRequired, nil
 	default:
-		return "", invalid(path, "%s: unknown choice %q; use none, auto, required or an object", path, word)
+		return "", invalid(path, "%s: unknown choice %q; use none, auto, required or an object", path, clip(word))
 	}
 }
 
@@ -119,8 +119,8 @@ func readNamedChoice(d *decoding, list []member, path string) error {
 	if err != nil {
 		return err
 	}
-	if !hasTool(d.req.Tools, name) {
-		return invalid(where, "%s: %q is not one of the tools", where, name)
+	if !slices.ContainsFunc(d.req.Tools, func(t infer.Tool) bool { return t.Name == name }) {
+		return invalid(where, "%s: %q is not one of the tools", where, clip(name))
 	}
 	d.req.ToolChoice = infer.ToolChoice{Mode: infer.ToolNamed, Name: name}
 	return nil
@@ -139,10 +139,6 @@ func functionName(list []member, path string) (name, where string, err error) {
 		err = invalid(where, "%s is required", where)
 	}
 	return name, where, err
-}
-
-func hasTool(tools []infer.Tool, name string) bool {
-	return slices.ContainsFunc(tools, func(t infer.Tool) bool { return t.Name == name })
 }
 
 // readAllowedTools reads {"allowed_tools":{"mode":...,"tools":[...]}}, nested or flat. The tools that are not allowed are
@@ -166,23 +162,28 @@ func readAllowedTools(d *decoding, list []member, path string) error {
 	if err != nil {
 		return err
 	}
-	d.req.Tools = slices.DeleteFunc(d.req.Tools, func(t infer.Tool) bool { return !slices.Contains(allowed, t.Name) })
+	d.req.Tools = slices.DeleteFunc(d.req.Tools, func(t infer.Tool) bool { return !allowed[t.Name] })
 	d.req.ToolChoice.Mode = infer.ToolMode(mode)
 	return nil
 }
 
-func readAllowedNames(d *decoding, v []byte, path string) ([]string, error) {
-	var names []string
+// readAllowedNames reads the names of tools, which must be some of the request's.
+func readAllowedNames(d *decoding, v []byte, path string) (map[string]bool, error) {
+	known := map[string]bool{}
+	for _, t := range d.req.Tools {
+		known[t.Name] = true
+	}
+	names := map[string]bool{}
 	err := eachElement(path, "a list of tools", v, func(i int, e []byte) error {
 		inner, err := members(at(path, i), "an object", e)
 		if err != nil {
 			return err
 		}
 		name, where, err := functionName(inner, at(path, i))
-		if err == nil && !hasTool(d.req.Tools, name) {
-			err = invalid(where, "%s: %q is not one of the tools", where, name)
+		if err == nil && !known[name] {
+			err = invalid(where, "%s: %q is not one of the tools", where, clip(name))
 		}
-		names = append(names, name)
+		names[name] = true
 		return err
 	})
 	if err == nil && len(names) == 0 {
@@ -220,7 +221,7 @@ func readFormat(d *decoding, path string, v []byte) error {
 		}
 		return readSchema(d, list, path)
 	default:
-		return invalid(path+".type", "%s.type: unknown type %q; use text, json_object or json_schema", path, typ)
+		return invalid(path+".type", "%s.type: unknown type %q; use text, json_object or json_schema", path, clip(typ))
 	}
 }
 

@@ -112,7 +112,7 @@ func (k Kind) String() string {
 	case ObjectKind:
 		return "an object"
 	default:
-		return "no JSON value"
+		return "nothing"
 	}
 }
 

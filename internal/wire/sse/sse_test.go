@@ -76,7 +76,8 @@ func TestNext(t *testing.T) {
 		{"bare comment", ":\n\n", []seen{{Comment, "", ""}}, io.EOF},
 		{
 			"comment inside an event", "data: a\n: c\ndata: b\n\n",
-			[]seen{{Comment, "", "c"}, event("a\nb")}, io.EOF,
+			[]seen{{Comment, "", "c"}, event("a\nb")},
+			io.EOF,
 		},
 		{"cut before the blank line", "data: a\n\ndata: b\n", []seen{event("a")}, ErrTruncated},
 		{"cut inside a line", "data: a\n\nda", []seen{event("a")}, ErrTruncated},
