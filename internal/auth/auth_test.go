@@ -35,7 +35,8 @@ func TestCheck(t *testing.T) {
 		{"empty", auth.NewKeys(key), auth.Use, http.Header{"X-Api-Key": {""}}, infer.ErrUnauthorized},
 		{
 			"placeholder beside the good one", auth.NewKeys(key), auth.Use,
-			http.Header{"Authorization": {"Bearer none"}, "X-Api-Key": {key}}, "",
+			http.Header{"Authorization": {"Bearer none"}, "X-Api-Key": {key}},
+			"",
 		},
 		{"second key", auth.NewKeys("other", key), auth.Use, http.Header{"X-Api-Key": {key}}, ""},
 	} {

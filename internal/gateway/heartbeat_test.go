@@ -87,24 +87,29 @@ func TestCaseC31Heartbeats(t *testing.T) {
 		{"just before the status is due", scripted.Steps(sleep(4*s), say, sleep(s), done), []at{{4 * s, "text"}, {5 * s, "done"}}, 200, false},
 		{
 			"silent prefill", scripted.Steps(sleep(26*s), say, done),
-			[]at{{5 * s, "heartbeat"}, {15 * s, "heartbeat"}, {25 * s, "heartbeat"}, {26 * s, "done"}}, 200, false,
+			[]at{{5 * s, "heartbeat"}, {15 * s, "heartbeat"}, {25 * s, "heartbeat"}, {26 * s, "done"}},
+			200, false,
 		},
 		{
 			"prefill that reports progress", scripted.Steps(progress, sleep(6*s), progress, sleep(10*s), say, done),
-			[]at{{5 * s, "heartbeat"}, {15 * s, "heartbeat"}, {16 * s, "done"}}, 200, false,
+			[]at{{5 * s, "heartbeat"}, {15 * s, "heartbeat"}, {16 * s, "done"}},
+			200, false,
 		},
 		{
 			"silence in the middle", scripted.Steps(say, sleep(25*s), done),
-			[]at{{0, "text"}, {10 * s, "heartbeat"}, {20 * s, "heartbeat"}, {25 * s, "done"}}, 200, false,
+			[]at{{0, "text"}, {10 * s, "heartbeat"}, {20 * s, "heartbeat"}, {25 * s, "done"}},
+			200, false,
 		},
 		{
 			"silence is counted from the last piece", scripted.Steps(say, sleep(7*s), say, sleep(11*s), done),
-			[]at{{0, "text"}, {7 * s, "text"}, {17 * s, "heartbeat"}, {18 * s, "done"}}, 200, false,
+			[]at{{0, "text"}, {7 * s, "text"}, {17 * s, "heartbeat"}, {18 * s, "done"}},
+			200, false,
 		},
 		{"error while the status is open", scripted.Steps(sleep(4*s), fault), []at{{4 * s, "error"}}, 502, false},
 		{
 			"error after the status", scripted.Steps(sleep(6*s), fault),
-			[]at{{5 * s, "heartbeat"}, {6 * s, "error"}}, 200, true,
+			[]at{{5 * s, "heartbeat"}, {6 * s, "error"}},
+			200, true,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -63,8 +63,10 @@ func TestInspectGemma3(t *testing.T) {
 		Format: FormatGGUF, FileBytes: 253_113_024, Architecture: "gemma3", Name: info.Name, Tensors: info.Tensors,
 		TrainedContext: 32768, Embedding: 640, Layers: 18, Heads: 4, KVHeads: 1, KeyHeadSize: 256, ValueHeadSize: 256,
 		SlidingWindow: 512, Vocab: Vocab{Model: "llama", Pre: "default", Size: 262144},
-		KV: KV{FullLayers: 3, SlidingLayers: 15, FullKeys: 3 * 256, FullValues: 3 * 256,
-			SlidingKeys: 15 * 256, SlidingValues: 15 * 256, SlidingWindow: 512},
+		KV: KV{
+			FullLayers: 3, SlidingLayers: 15, FullKeys: 3 * 256, FullValues: 3 * 256,
+			SlidingKeys: 15 * 256, SlidingValues: 15 * 256, SlidingWindow: 512,
+		},
 		KVBytesPerToken: 3 * 256 * 2 * 2,
 	}
 	if diff := cmp.Diff(want, info, ignoreLong()); diff != "" {

@@ -125,15 +125,29 @@ func TestConfigKV(t *testing.T) {
 		c    safetensors.Config
 		want KV
 	}{
-		{"layers by name", safetensors.Config{Layers: 4, KVHeads: 2, HeadDim: 8, SlidingWindow: 128,
-			LayerTypes: []string{"sliding_attention", "full_attention", "linear_attention", "sliding_attention"}},
-			KV{FullLayers: 1, SlidingLayers: 2, FixedLayers: 1, FullKeys: 16, FullValues: 16, SlidingKeys: 32, SlidingValues: 32, SlidingWindow: 128}},
-		{"layers by interval", safetensors.Config{Layers: 8, KVHeads: 2, HeadDim: 8, FullInterval: 4},
-			KV{FullLayers: 2, FixedLayers: 6, FullKeys: 32, FullValues: 32}},
-		{"sliding by period", safetensors.Config{Layers: 6, KVHeads: 1, HeadDim: 8, SlidingWindow: 64, SlidingPeriod: 6},
-			KV{FullLayers: 1, SlidingLayers: 5, FullKeys: 8, FullValues: 8, SlidingKeys: 40, SlidingValues: 40, SlidingWindow: 64}},
-		{"a window without a pattern counts as full", safetensors.Config{Layers: 2, KVHeads: 1, HeadDim: 8, SlidingWindow: 64},
-			KV{FullLayers: 2, FullKeys: 16, FullValues: 16}},
+		{
+			"layers by name",
+			safetensors.Config{
+				Layers: 4, KVHeads: 2, HeadDim: 8, SlidingWindow: 128,
+				LayerTypes: []string{"sliding_attention", "full_attention", "linear_attention", "sliding_attention"},
+			},
+			KV{FullLayers: 1, SlidingLayers: 2, FixedLayers: 1, FullKeys: 16, FullValues: 16, SlidingKeys: 32, SlidingValues: 32, SlidingWindow: 128},
+		},
+		{
+			"layers by interval",
+			safetensors.Config{Layers: 8, KVHeads: 2, HeadDim: 8, FullInterval: 4},
+			KV{FullLayers: 2, FixedLayers: 6, FullKeys: 32, FullValues: 32},
+		},
+		{
+			"sliding by period",
+			safetensors.Config{Layers: 6, KVHeads: 1, HeadDim: 8, SlidingWindow: 64, SlidingPeriod: 6},
+			KV{FullLayers: 1, SlidingLayers: 5, FullKeys: 8, FullValues: 8, SlidingKeys: 40, SlidingValues: 40, SlidingWindow: 64},
+		},
+		{
+			"a window without a pattern counts as full",
+			safetensors.Config{Layers: 2, KVHeads: 1, HeadDim: 8, SlidingWindow: 64},
+			KV{FullLayers: 2, FullKeys: 16, FullValues: 16},
+		},
 		{"a latent", safetensors.Config{Layers: 2, KVHeads: 128, HeadDim: 8, KVLoraRank: 512, RopeHeadDim: 64}, KV{FullLayers: 2, FullKeys: 1152}},
 		{"shared layers", safetensors.Config{Layers: 3, KVHeads: 1, HeadDim: 8, SharedKVLayers: 2}, KV{FullLayers: 1, FixedLayers: 2, FullKeys: 8, FullValues: 8}},
 	}

@@ -14,12 +14,31 @@ import (
 // R7: the default name is the last element of the path or repository id; an empty one is an error.
 func TestReviewR7ServedName(t *testing.T) {
 	tests := []struct{ path, want string }{
-		{"a/b", "b"}, {"a/b/", "b"}, {"a/b//", "b"}, {"./x", "x"}, {"/abs/path/x", "x"}, {"x", "x"},
-		{"dir/m.gguf", "m"}, {"m.Q4_K_M.gguf", "m.Q4_K_M"}, {"m-00001-of-00003.gguf", "m"}, {"m-00001-of-00003", "m-00001-of-00003"},
-		{"m-1-of-3.gguf", "m-1-of-3"}, {"dir/model.safetensors", "model"}, {"org/Name-v1.5", "Name-v1.5"},
-		{"hub/models--org--name", "name"}, {"hub/models--org--name/", "name"}, {"hub/models--name", "name"},
-		{"hub/models--org--name/snapshots/0123abc", "name"}, {"hub/models--org--name/snapshots/0123abc/m.gguf", "m"},
-		{"", ""}, {"/", ""}, {".", ""}, {"..", ""}, {"a/..", ""}, {".gguf", ""}, {"-00001-of-00002.gguf", ""},
+		{"a/b", "b"},
+		{"a/b/", "b"},
+		{"a/b//", "b"},
+		{"./x", "x"},
+		{"/abs/path/x", "x"},
+		{"x", "x"},
+		{"dir/m.gguf", "m"},
+		{"m.Q4_K_M.gguf", "m.Q4_K_M"},
+		{"m-00001-of-00003.gguf", "m"},
+		{"m-00001-of-00003", "m-00001-of-00003"},
+		{"m-1-of-3.gguf", "m-1-of-3"},
+		{"dir/model.safetensors", "model"},
+		{"org/Name-v1.5", "Name-v1.5"},
+		{"hub/models--org--name", "name"},
+		{"hub/models--org--name/", "name"},
+		{"hub/models--name", "name"},
+		{"hub/models--org--name/snapshots/0123abc", "name"},
+		{"hub/models--org--name/snapshots/0123abc/m.gguf", "m"},
+		{"", ""},
+		{"/", ""},
+		{".", ""},
+		{"..", ""},
+		{"a/..", ""},
+		{".gguf", ""},
+		{"-00001-of-00002.gguf", ""},
 	}
 	for _, tt := range tests {
 		got, err := ServedName(tt.path)

@@ -45,8 +45,15 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "abd", 1},
-		{"abc", "acb", 1}, {"abcd", "badc", 2}, {"kitten", "sitting", 3}, {"ab", "b", 1},
+		{"", "", 0},
+		{"", "abc", 3},
+		{"abc", "", 3},
+		{"abc", "abc", 0},
+		{"abc", "abd", 1},
+		{"abc", "acb", 1},
+		{"abcd", "badc", 2},
+		{"kitten", "sitting", 3},
+		{"ab", "b", 1},
 	}
 	for _, tt := range tests {
 		if got := distance([]rune(tt.a), []rune(tt.b)); got != tt.want {

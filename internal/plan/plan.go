@@ -137,8 +137,10 @@ func Window(in Input) (Result, error) {
 			tokens = min(tokens, step)
 		}
 		r := in.result(tokens, budget)
-		return r, &NoFitError{Tokens: tokens, Parallel: in.Parallel, Need: r.Total, Budget: budget,
-			Available: in.Available, Promised: in.Promised, Fits: fits}
+		return r, &NoFitError{
+			Tokens: tokens, Parallel: in.Parallel, Need: r.Total, Budget: budget,
+			Available: in.Available, Promised: in.Promised, Fits: fits,
+		}
 	default:
 		r := in.result(fits, budget)
 		r.Reason = fmt.Sprintf("%d tokens%s: %s", fits, times(in.Parallel), in.memoryReason())

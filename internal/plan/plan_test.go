@@ -35,23 +35,35 @@ func TestWindow(t *testing.T) {
 		reason string
 	}{
 		{"trained length", small(), 8192, "8192 tokens: the model's trained length"},
-		{"capped without a request", with(func(in *Input) { in.Trained = 131072 }), 32768,
-			"32768 tokens: the most that is given unless more is requested (the model was trained for 131072)"},
-		{"trained length unknown", with(func(in *Input) { in.Trained = 0 }), 32768,
-			"32768 tokens: the most that is given unless more is requested (the model does not say its trained length)"},
+		{
+			"capped without a request", with(func(in *Input) { in.Trained = 131072 }), 32768,
+			"32768 tokens: the most that is given unless more is requested (the model was trained for 131072)",
+		},
+		{
+			"trained length unknown", with(func(in *Input) { in.Trained = 0 }), 32768,
+			"32768 tokens: the most that is given unless more is requested (the model does not say its trained length)",
+		},
 		{"a request may exceed the cap", with(func(in *Input) { in.Trained, in.Requested = 131072, 65536 }), 65536, "65536 tokens: as requested"},
 		{"a request of the trained length", with(func(in *Input) { in.Requested = 8192 }), 8192, "8192 tokens: as requested"},
-		{"a request is never raised", with(func(in *Input) { in.Requested = 1000 }), 768,
-			"768 tokens: the 1000 requested, rounded down to a multiple of 256"},
+		{
+			"a request is never raised", with(func(in *Input) { in.Requested = 1000 }), 768,
+			"768 tokens: the 1000 requested, rounded down to a multiple of 256",
+		},
 		{"a request below one step", with(func(in *Input) { in.Requested = 100 }), 100, "100 tokens: as requested"},
 		{"a model of fewer tokens than one step", with(func(in *Input) { in.Trained = 128 }), 128, "128 tokens: the model's trained length"},
 		{"trained length is no multiple", with(func(in *Input) { in.Trained = 1000 }), 768, "768 tokens: the model's trained length"},
-		{"lowered to what fits", with(func(in *Input) { in.Available.N = gib / 4 }), 3840,
-			"3840 tokens: 70% of 256 MiB available memory less 94 MiB weights"},
-		{"promised memory is not there", with(func(in *Input) { in.Promised = 16*gib - gib/4 }), 3840,
-			"3840 tokens: 70% of 16.0 GiB available memory (15.8 GiB of it promised to other models) less 94 MiB weights"},
-		{"parallel windows share it", with(func(in *Input) { in.Available.N, in.Parallel = gib/2, 4 }), 2816,
-			"2816 tokens for each of 4 parallel requests: 70% of 512 MiB available memory less 94 MiB weights"},
+		{
+			"lowered to what fits", with(func(in *Input) { in.Available.N = gib / 4 }), 3840,
+			"3840 tokens: 70% of 256 MiB available memory less 94 MiB weights",
+		},
+		{
+			"promised memory is not there", with(func(in *Input) { in.Promised = 16*gib - gib/4 }), 3840,
+			"3840 tokens: 70% of 16.0 GiB available memory (15.8 GiB of it promised to other models) less 94 MiB weights",
+		},
+		{
+			"parallel windows share it", with(func(in *Input) { in.Available.N, in.Parallel = gib/2, 4 }), 2816,
+			"2816 tokens for each of 4 parallel requests: 70% of 512 MiB available memory less 94 MiB weights",
+		},
 		{"slots and overhead take their part", with(func(in *Input) {
 			in.Available.N, in.Parallel = gib, 4
 			in.PerSlot, in.Overhead = Bytes{50 << 20, Estimated}, Bytes{100 << 20, Estimated}
@@ -121,8 +133,11 @@ func TestWeakest(t *testing.T) {
 		in   []Origin
 		want Origin
 	}{
-		{nil, Measured}, {[]Origin{Measured, Declared}, Declared}, {[]Origin{Declared, Measured, ""}, Declared},
-		{[]Origin{Estimated, Declared, Measured}, Estimated}, {[]Origin{Declared, Estimated}, Estimated},
+		{nil, Measured},
+		{[]Origin{Measured, Declared}, Declared},
+		{[]Origin{Declared, Measured, ""}, Declared},
+		{[]Origin{Estimated, Declared, Measured}, Estimated},
+		{[]Origin{Declared, Estimated}, Estimated},
 	}
 	for _, tt := range tests {
 		if got := weakest(tt.in...); got != tt.want {
@@ -151,14 +166,22 @@ func TestWindowNoFit(t *testing.T) {
 		tokens, fits int
 		text         string
 	}{
-		{"a request that does not fit is not lowered", with(func(in *Input) { in.Requested, in.Available.N = 8192, gib/4 }), 8192, 3840,
-			"a window of 8192 tokens takes 274 MiB (declared), but only 179 MiB may be used (70% of 256 MiB available memory): 3840 tokens would fit"},
-		{"weights alone are too much", with(func(in *Input) { in.Available.N = 100 << 20 }), 256, 0,
-			"a window of 256 tokens takes 99 MiB (declared), but only 70 MiB may be used (70% of 100 MiB available memory): use a smaller model or free some memory"},
-		{"all is promised", with(func(in *Input) { in.Promised = 17 * gib }), 256, 0,
-			"a window of 256 tokens takes 99 MiB (declared), but only 0 MiB may be used (70% of 16.0 GiB available memory less 17.0 GiB promised to other models): use a smaller model or free some memory"},
-		{"parallel windows do not fit", with(func(in *Input) { in.Requested, in.Parallel, in.Available.N = 2048, 8, gib/4 }), 2048, 256,
-			"a window of 2048 tokens for each of 8 parallel requests takes 454 MiB (declared), but only 179 MiB may be used (70% of 256 MiB available memory): 256 tokens would fit"},
+		{
+			"a request that does not fit is not lowered", with(func(in *Input) { in.Requested, in.Available.N = 8192, gib/4 }), 8192, 3840,
+			"a window of 8192 tokens takes 274 MiB (declared), but only 179 MiB may be used (70% of 256 MiB available memory): 3840 tokens would fit",
+		},
+		{
+			"weights alone are too much", with(func(in *Input) { in.Available.N = 100 << 20 }), 256, 0,
+			"a window of 256 tokens takes 99 MiB (declared), but only 70 MiB may be used (70% of 100 MiB available memory): use a smaller model or free some memory",
+		},
+		{
+			"all is promised", with(func(in *Input) { in.Promised = 17 * gib }), 256, 0,
+			"a window of 256 tokens takes 99 MiB (declared), but only 0 MiB may be used (70% of 16.0 GiB available memory less 17.0 GiB promised to other models): use a smaller model or free some memory",
+		},
+		{
+			"parallel windows do not fit", with(func(in *Input) { in.Requested, in.Parallel, in.Available.N = 2048, 8, gib/4 }), 2048, 256,
+			"a window of 2048 tokens for each of 8 parallel requests takes 454 MiB (declared), but only 179 MiB may be used (70% of 256 MiB available memory): 256 tokens would fit",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -44,10 +44,16 @@ func WriteModel(path string, chat bool) error {
 		key   string
 		value any
 	}{
-		{"general.architecture", "llama"}, {"general.name", "scripted"}, {"llama.context_length", uint32(4096)},
-		{"llama.embedding_length", uint32(64)}, {"llama.block_count", uint32(2)}, {"llama.feed_forward_length", uint32(128)},
-		{"llama.attention.head_count", uint32(4)}, {"llama.attention.head_count_kv", uint32(2)},
-		{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.tokens", []string{"a", "b"}},
+		{"general.architecture", "llama"},
+		{"general.name", "scripted"},
+		{"llama.context_length", uint32(4096)},
+		{"llama.embedding_length", uint32(64)},
+		{"llama.block_count", uint32(2)},
+		{"llama.feed_forward_length", uint32(128)},
+		{"llama.attention.head_count", uint32(4)},
+		{"llama.attention.head_count_kv", uint32(2)},
+		{"tokenizer.ggml.model", "gpt2"},
+		{"tokenizer.ggml.tokens", []string{"a", "b"}},
 	}
 	for _, v := range values {
 		if err := w.Set(v.key, v.value); err != nil {

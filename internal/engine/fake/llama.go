@@ -240,8 +240,10 @@ func (c chatShape) whole(_ *question, a *reply, n counts) any {
 		msg["reasoning_content"] = strings.Join(a.think, "")
 	}
 	if a.call != nil {
-		msg["tool_calls"] = []any{map[string]any{"id": "fakecall0", "type": "function",
-			"function": map[string]string{"name": a.call.Name, "arguments": a.call.Args}}}
+		msg["tool_calls"] = []any{map[string]any{
+			"id": "fakecall0", "type": "function",
+			"function": map[string]string{"name": a.call.Name, "arguments": a.call.Args},
+		}}
 	}
 	return map[string]any{
 		"id": "chatcmpl-fake", "object": "chat.completion", "created": 1700000000, "model": c.alias,
@@ -327,8 +329,10 @@ func (nativeShape) done() []byte                   { return nil }
 func (nativeShape) fault() []byte                  { return chatShape{}.fault() }
 
 func (nativeShape) whole(_ *question, a *reply, n counts) any {
-	return map[string]any{"content": strings.Join(a.tokens, ""), "stop": true, "stop_type": "eos", "stopping_word": a.stopWord,
-		"tokens_predicted": n.completion, "tokens_evaluated": n.prompt}
+	return map[string]any{
+		"content": strings.Join(a.tokens, ""), "stop": true, "stop_type": "eos", "stopping_word": a.stopWord,
+		"tokens_predicted": n.completion, "tokens_evaluated": n.prompt,
+	}
 }
 
 // appendRaw appends s as a JSON string and keeps bytes that are no UTF-8 as they are: engines cut characters.

@@ -152,8 +152,10 @@ func (m mlxShape) whole(_ *question, a *reply, n counts) any {
 		msg["reasoning"] = strings.Join(a.think, "")
 	}
 	if a.call != nil {
-		msg["tool_calls"] = []any{map[string]any{"id": "fakecall0", "type": "function",
-			"function": map[string]string{"name": a.call.Name, "arguments": a.call.Args}}}
+		msg["tool_calls"] = []any{map[string]any{
+			"id": "fakecall0", "type": "function",
+			"function": map[string]string{"name": a.call.Name, "arguments": a.call.Args},
+		}}
 	}
 	return map[string]any{
 		"id": "chatcmpl-fake", "object": "chat.completion", "created": 1700000000, "model": m.alias, "usage": usageMap(n),

@@ -39,17 +39,20 @@ func TestChatDecoder(t *testing.T) {
 		want   []infer.Event
 	}{
 		{
-			"text with progress", chatDecoder{},
+			"text with progress",
+			chatDecoder{},
 			[]string{chatProgress, chatRole, `{"choices":[{"index":0,"delta":{"content":"Hé"}}]}`, `{"choices":[{"index":0,"delta":{"content":"\"llo"}}]}`, chatStop, chatUsage},
 			[]infer.Event{infer.Progress{Done: 20, Total: 32, Cached: 8}, infer.Text{Text: "Hé"}, infer.Text{Text: `"llo`}, infer.Done{Reason: infer.StopEnd, Usage: usage}},
 		},
 		{
-			"thinking apart", chatDecoder{},
+			"thinking apart",
+			chatDecoder{},
 			[]string{`{"choices":[{"index":0,"delta":{"reasoning_content":"hm"}}]}`, `{"choices":[{"index":0,"delta":{"content":"yes"}}]}`, chatStop, chatUsage},
 			[]infer.Event{infer.Reasoning{Text: "hm"}, infer.Text{Text: "yes"}, infer.Done{Reason: infer.StopEnd, Usage: usage}},
 		},
 		{
-			"two tool calls", chatDecoder{},
+			"two tool calls",
+			chatDecoder{},
 			[]string{
 				`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"abc","type":"function","function":{"name":"f","arguments":"{"}}]}}]}`,
 				`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"}"}}]}}]}`,
@@ -57,13 +60,17 @@ func TestChatDecoder(t *testing.T) {
 				`{"choices":[{"finish_reason":"tool_calls","index":0,"delta":{}}]}`, chatUsage,
 			},
 			[]infer.Event{
-				infer.ToolStart{ID: "abc", Name: "f"}, infer.ToolArgs{Text: "{"}, infer.ToolArgs{Text: "}"},
-				infer.ToolStart{Index: 1, ID: "def", Name: "g"}, infer.ToolArgs{Index: 1, Text: "{}"},
+				infer.ToolStart{ID: "abc", Name: "f"},
+				infer.ToolArgs{Text: "{"},
+				infer.ToolArgs{Text: "}"},
+				infer.ToolStart{Index: 1, ID: "def", Name: "g"},
+				infer.ToolArgs{Index: 1, Text: "{}"},
 				infer.Done{Reason: infer.StopTools, Usage: usage},
 			},
 		},
 		{
-			"second call dropped", chatDecoder{oneCall: true},
+			"second call dropped",
+			chatDecoder{oneCall: true},
 			[]string{
 				`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"abc","function":{"name":"f","arguments":"{}"}}]}}]}`,
 				`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"def","function":{"name":"g","arguments":"{}"}}]}}]}`,
@@ -72,27 +79,32 @@ func TestChatDecoder(t *testing.T) {
 			[]infer.Event{infer.ToolStart{ID: "abc", Name: "f"}, infer.ToolArgs{Text: "{}"}, infer.Done{Reason: infer.StopTools, Usage: usage}},
 		},
 		{
-			"stop text of the client", chatDecoder{stops: []string{"END"}},
+			"stop text of the client",
+			chatDecoder{stops: []string{"END"}},
 			[]string{`{"choices":[{"finish_reason":"stop","index":0,"delta":{}}],"__verbose":{"stop":true,"stop_type":"word","stopping_word":"END","prompt":"x"}}`, chatUsage},
 			[]infer.Event{infer.Done{Reason: infer.StopString, StopString: "END", Usage: usage}},
 		},
 		{
-			"stop text of the template", chatDecoder{stops: []string{"END"}},
+			"stop text of the template",
+			chatDecoder{stops: []string{"END"}},
 			[]string{`{"choices":[{"finish_reason":"stop","index":0,"delta":{}}],"__verbose":{"stop":true,"stop_type":"word","stopping_word":"<|eot|>"}}`, chatUsage},
 			[]infer.Event{infer.Done{Reason: infer.StopEnd, Usage: usage}},
 		},
 		{
-			"length", chatDecoder{},
+			"length",
+			chatDecoder{},
 			[]string{`{"choices":[{"finish_reason":"length","index":0,"delta":{}}]}`, chatUsage},
 			[]infer.Event{infer.Done{Reason: infer.StopLength, Usage: usage}},
 		},
 		{
-			"no usage from an old build", chatDecoder{},
+			"no usage from an old build",
+			chatDecoder{},
 			[]string{chatStop, "[DONE]"},
 			[]infer.Event{infer.Done{Reason: infer.StopEnd, Usage: infer.Usage{Estimated: true}}},
 		},
 		{
-			"logprobs trimmed to what was asked", chatDecoder{top: 0},
+			"logprobs trimmed to what was asked",
+			chatDecoder{top: 0},
 			[]string{`{"choices":[{"index":0,"delta":{"content":"!"},"logprobs":{"content":[{"id":17,"token":"!","bytes":[33],"logprob":-1.5,"top_logprobs":[{"id":6,"token":" t","bytes":[32,116],"logprob":-0.7}]}]}}]}`, chatStop, chatUsage},
 			[]infer.Event{
 				infer.Text{Text: "!", Logprobs: []infer.TokenLogprob{{Token: "!", Logprob: -1.5, Bytes: []byte("!"), Top: []infer.TokenLogprob{}}}},
@@ -180,7 +192,8 @@ func TestCallDecoderCutByLength(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []infer.Event{
-		infer.ToolStart{Name: "f"}, infer.ToolArgs{Text: `{"a"`},
+		infer.ToolStart{Name: "f"},
+		infer.ToolArgs{Text: `{"a"`},
 		infer.Done{Reason: infer.StopLength, Usage: infer.Usage{Prompt: 5, Completion: 9}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

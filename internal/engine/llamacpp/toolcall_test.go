@@ -98,11 +98,13 @@ func TestCallSchema(t *testing.T) {
 		want  string
 	}{
 		{
-			"one", []infer.Tool{weather},
+			"one",
+			[]infer.Tool{weather},
 			`{"type":"object","properties":{"name":{"const":"weather"},"arguments":{"$defs":{"c":{"type":"string"}},"type":"object","properties":{"city":{"$ref":"#/properties/arguments/$defs/c"}}}},"required":["name","arguments"],"additionalProperties":false}`,
 		},
 		{
-			"two", []infer.Tool{now, weather},
+			"two",
+			[]infer.Tool{now, weather},
 			`{"anyOf":[{"type":"object","properties":{"name":{"const":"now"},"arguments":{"type":"object","properties":{}}},"required":["name","arguments"],"additionalProperties":false},` +
 				`{"type":"object","properties":{"name":{"const":"weather"},"arguments":{"$defs":{"c":{"type":"string"}},"type":"object","properties":{"city":{"$ref":"#/anyOf/1/properties/arguments/$defs/c"}}}},"required":["name","arguments"],"additionalProperties":false}]}`,
 		},

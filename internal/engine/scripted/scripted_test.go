@@ -42,7 +42,8 @@ func TestStepsComeInOrderAndEndWithDone(t *testing.T) {
 		got = append(got, ev)
 	}
 	want := []infer.Event{
-		infer.Text{Text: "a"}, infer.Text{Text: "b"},
+		infer.Text{Text: "a"},
+		infer.Text{Text: "b"},
 		infer.Done{Reason: infer.StopEnd, Usage: infer.Usage{Prompt: 3, Completion: 2}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -106,13 +106,34 @@ func TestLayout(t *testing.T) {
 func TestRoundTripValues(t *testing.T) {
 	long := strings.Repeat("long ", 40_000) // beyond the window of the cursor
 	settings := []setting{
-		{"bool", true}, {"no", false}, {"text", "grüße\x00"}, {"long", long}, {"empty", ""},
-		{"u8", uint8(255)}, {"i8", int8(-128)}, {"u16", uint16(65535)}, {"i16", int16(-32768)},
-		{"u32", uint32(math.MaxUint32)}, {"i32", int32(math.MinInt32)}, {"u64", uint64(math.MaxInt64)}, {"i64", int64(math.MinInt64)},
-		{"f32", float32(0.1)}, {"f64", 0.1},
-		{"texts", []string{"", "x", long}}, {"bools", []bool{true, false}}, {"floats", []float32{0, -1.5}}, {"doubles", []float64{1e300}},
-		{"u8s", []uint8{0, 255}}, {"i8s", []int8{-1}}, {"u16s", []uint16{65535}}, {"i16s", []int16{-1}}, {"u32s", []uint32{math.MaxUint32}},
-		{"i32s", []int32{-1}}, {"u64s", []uint64{1}}, {"i64s", []int64{-1}}, {"none", []string{}},
+		{"bool", true},
+		{"no", false},
+		{"text", "grüße\x00"},
+		{"long", long},
+		{"empty", ""},
+		{"u8", uint8(255)},
+		{"i8", int8(-128)},
+		{"u16", uint16(65535)},
+		{"i16", int16(-32768)},
+		{"u32", uint32(math.MaxUint32)},
+		{"i32", int32(math.MinInt32)},
+		{"u64", uint64(math.MaxInt64)},
+		{"i64", int64(math.MinInt64)},
+		{"f32", float32(0.1)},
+		{"f64", 0.1},
+		{"texts", []string{"", "x", long}},
+		{"bools", []bool{true, false}},
+		{"floats", []float32{0, -1.5}},
+		{"doubles", []float64{1e300}},
+		{"u8s", []uint8{0, 255}},
+		{"i8s", []int8{-1}},
+		{"u16s", []uint16{65535}},
+		{"i16s", []int16{-1}},
+		{"u32s", []uint32{math.MaxUint32}},
+		{"i32s", []int32{-1}},
+		{"u64s", []uint64{1}},
+		{"i64s", []int64{-1}},
+		{"none", []string{}},
 	}
 	f := mustRead(t, build(t, settings))
 	var keys []string
@@ -214,8 +235,15 @@ func TestRoundTripTensors(t *testing.T) {
 }
 
 func TestGettersRefuseOtherKinds(t *testing.T) {
-	f := mustRead(t, build(t, []setting{{"text", "x"}, {"int", int32(1)}, {"float", float32(1)}, {"bool", true}, {"ints", []int32{1}},
-		{"big", uint64(math.MaxUint64)}, {"bigs", []uint64{1, math.MaxUint64}}}))
+	f := mustRead(t, build(t, []setting{
+		{"text", "x"},
+		{"int", int32(1)},
+		{"float", float32(1)},
+		{"bool", true},
+		{"ints", []int32{1}},
+		{"big", uint64(math.MaxUint64)},
+		{"bigs", []uint64{1, math.MaxUint64}},
+	}))
 	getters := []struct {
 		name string
 		get  func(string) error

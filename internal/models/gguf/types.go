@@ -223,8 +223,10 @@ const (
 
 // String returns the kind's name, such as "uint32".
 func (k Kind) String() string {
-	names := [...]string{"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool", "string", "array",
-		"uint64", "int64", "float64"}
+	names := [...]string{
+		"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool", "string", "array",
+		"uint64", "int64", "float64",
+	}
 	if int(k) < len(names) {
 		return names[k]
 	}

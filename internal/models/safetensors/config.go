@@ -159,14 +159,22 @@ func (c *Config) check() error {
 		n   int
 		max int
 	}{
-		{"max_position_embeddings", c.Context, 1 << 40}, {"hidden_size", c.Hidden, maxCount},
-		{"num_hidden_layers", c.Layers, 1 << 16}, {"num_attention_heads", c.Heads, maxCount},
-		{"num_key_value_heads", c.KVHeads, maxCount}, {"head_dim", c.HeadDim, maxCount},
-		{"vocab_size", c.VocabSize, 1 << 30}, {"num_experts", c.Experts, maxCount},
-		{"num_experts_per_tok", c.ExpertsUsed, maxCount}, {"num_nextn_predict_layers", c.MTPLayers, maxCount},
-		{"sliding_window", c.SlidingWindow, 1 << 40}, {"sliding_window_pattern", c.SlidingPeriod, maxCount},
-		{"full_attention_interval", c.FullInterval, maxCount}, {"kv_lora_rank", c.KVLoraRank, maxCount},
-		{"qk_rope_head_dim", c.RopeHeadDim, maxCount}, {"num_kv_shared_layers", c.SharedKVLayers, maxCount},
+		{"max_position_embeddings", c.Context, 1 << 40},
+		{"hidden_size", c.Hidden, maxCount},
+		{"num_hidden_layers", c.Layers, 1 << 16},
+		{"num_attention_heads", c.Heads, maxCount},
+		{"num_key_value_heads", c.KVHeads, maxCount},
+		{"head_dim", c.HeadDim, maxCount},
+		{"vocab_size", c.VocabSize, 1 << 30},
+		{"num_experts", c.Experts, maxCount},
+		{"num_experts_per_tok", c.ExpertsUsed, maxCount},
+		{"num_nextn_predict_layers", c.MTPLayers, maxCount},
+		{"sliding_window", c.SlidingWindow, 1 << 40},
+		{"sliding_window_pattern", c.SlidingPeriod, maxCount},
+		{"full_attention_interval", c.FullInterval, maxCount},
+		{"kv_lora_rank", c.KVLoraRank, maxCount},
+		{"qk_rope_head_dim", c.RopeHeadDim, maxCount},
+		{"num_kv_shared_layers", c.SharedKVLayers, maxCount},
 	}
 	for _, f := range fields {
 		if f.n < 0 || f.n > f.max {

@@ -167,30 +167,48 @@ func TestParseConfig(t *testing.T) {
 		name, text string
 		want       Config
 	}{
-		{"llama", `{"model_type":"llama","architectures":["LlamaForCausalLM"],"max_position_embeddings":8192,"hidden_size":576,
+		{
+			"llama", `{"model_type":"llama","architectures":["LlamaForCausalLM"],"max_position_embeddings":8192,"hidden_size":576,
 			"num_hidden_layers":30,"num_attention_heads":9,"num_key_value_heads":3,"vocab_size":49152}`,
-			Config{ModelType: "llama", Architectures: []string{"LlamaForCausalLM"}, Context: 8192, Hidden: 576, Layers: 30,
-				Heads: 9, KVHeads: 3, HeadDim: 64, VocabSize: 49152}},
-		{"KV heads default to heads", `{"hidden_size":64,"num_hidden_layers":1,"num_attention_heads":4,"head_dim":null,"sliding_window":null}`,
-			Config{Hidden: 64, Layers: 1, Heads: 4, KVHeads: 4, HeadDim: 16}},
-		{"the language part of a model that sees", `{"model_type":"qwen3_5","architectures":["X"],"vision_config":{"hidden_size":1},
+			Config{
+				ModelType: "llama", Architectures: []string{"LlamaForCausalLM"}, Context: 8192, Hidden: 576, Layers: 30,
+				Heads: 9, KVHeads: 3, HeadDim: 64, VocabSize: 49152,
+			},
+		},
+		{
+			"KV heads default to heads", `{"hidden_size":64,"num_hidden_layers":1,"num_attention_heads":4,"head_dim":null,"sliding_window":null}`,
+			Config{Hidden: 64, Layers: 1, Heads: 4, KVHeads: 4, HeadDim: 16},
+		},
+		{
+			"the language part of a model that sees", `{"model_type":"qwen3_5","architectures":["X"],"vision_config":{"hidden_size":1},
 			"text_config":{"model_type":"qwen3_5_text","num_hidden_layers":2,"num_attention_heads":8,"num_key_value_heads":2,"head_dim":256,
 			"layer_types":["linear_attention","full_attention"],"num_experts":256,"num_experts_per_tok":8,"mtp_num_hidden_layers":1}}`,
-			Config{ModelType: "qwen3_5", Architectures: []string{"X"}, Layers: 2, Heads: 8, KVHeads: 2, HeadDim: 256,
-				LayerTypes: []string{"linear_attention", "full_attention"}, Experts: 256, ExpertsUsed: 8, MTPLayers: 1}},
+			Config{
+				ModelType: "qwen3_5", Architectures: []string{"X"}, Layers: 2, Heads: 8, KVHeads: 2, HeadDim: 256,
+				LayerTypes: []string{"linear_attention", "full_attention"}, Experts: 256, ExpertsUsed: 8, MTPLayers: 1,
+			},
+		},
 		{"a window that is not used", `{"sliding_window":4096,"use_sliding_window":false}`, Config{}},
 		{"a pattern in letters", `{"sliding_window":4096,"sliding_window_pattern":"LLLG"}`, Config{SlidingWindow: 4096, SlidingPeriod: 4}},
-		{"a latent", `{"kv_lora_rank":512,"qk_rope_head_dim":64,"n_routed_experts":64,"num_nextn_predict_layers":1}`,
-			Config{KVLoraRank: 512, RopeHeadDim: 64, Experts: 64, MTPLayers: 1}},
-		{"MLX", `{"quantization":{"group_size":64,"bits":4,"model.embed":{"bits":8},"lm_head":false,"model.x":true},
+		{
+			"a latent", `{"kv_lora_rank":512,"qk_rope_head_dim":64,"n_routed_experts":64,"num_nextn_predict_layers":1}`,
+			Config{KVLoraRank: 512, RopeHeadDim: 64, Experts: 64, MTPLayers: 1},
+		},
+		{
+			"MLX", `{"quantization":{"group_size":64,"bits":4,"model.embed":{"bits":8},"lm_head":false,"model.x":true},
 			"quantization_config":{"group_size":32,"bits":2}}`,
 			Config{Quantization: &Quantization{Method: "mlx", Bits: 4, GroupSize: 64, Mode: "affine", Overrides: map[string]Override{
 				"model.embed": {Bits: 8, GroupSize: 64, Mode: "affine"}, "lm_head": {Plain: true}, "model.x": {Bits: 4, GroupSize: 64, Mode: "affine"},
-			}}}},
-		{"MLX's mirror alone", `{"quantization_config":{"group_size":32,"bits":4,"mode":"mxfp4"}}`,
-			Config{Quantization: &Quantization{Method: "mlx", Bits: 4, GroupSize: 32, Mode: "mxfp4"}}},
-		{"another quantiser", `{"quantization_config":{"quant_method":"awq","bits":4,"group_size":128}}`,
-			Config{Quantization: &Quantization{Method: "awq", Bits: 4, GroupSize: 128}}},
+			}}},
+		},
+		{
+			"MLX's mirror alone", `{"quantization_config":{"group_size":32,"bits":4,"mode":"mxfp4"}}`,
+			Config{Quantization: &Quantization{Method: "mlx", Bits: 4, GroupSize: 32, Mode: "mxfp4"}},
+		},
+		{
+			"another quantiser", `{"quantization_config":{"quant_method":"awq","bits":4,"group_size":128}}`,
+			Config{Quantization: &Quantization{Method: "awq", Bits: 4, GroupSize: 128}},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
