@@ -45,8 +45,8 @@ func (c *runCmd) Run(e *env) error {
 }
 
 func (c *runCmd) prompt(e *env) (string, error) {
-	switch {
-	case c.Prompt == "-":
+	switch c.Prompt {
+	case "-":
 		b, err := io.ReadAll(e.Stdin)
 		if err != nil {
 			return "", fmt.Errorf("read the prompt from standard input: %w", err)
@@ -55,7 +55,7 @@ func (c *runCmd) prompt(e *env) (string, error) {
 			return "", usageError{errors.New("the prompt on standard input is empty")}
 		}
 		return strings.TrimSuffix(string(b), "\n"), nil
-	case c.Prompt == "":
+	case "":
 		return "", usageError{errors.New(`no prompt: give one behind the model, such as stoker run MODEL "Say hello.", or - to read standard input`)}
 	}
 	return c.Prompt, nil

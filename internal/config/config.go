@@ -150,7 +150,7 @@ func System() Host {
 		h.HomeDir = home
 	}
 	// Without a working folder only relative paths suffer, and those fail with their own name when they are opened.
-	h.WorkDir, _ = os.Getwd() //nolint:errcheck // see above
+	h.WorkDir, _ = os.Getwd()
 	return h
 }
 

@@ -254,7 +254,7 @@ func (s *server) takeDown(srv *http.Server) {
 	polite, cancelPolite := context.WithTimeout(context.Background(), engineGrace)
 	defer cancelPolite()
 	s.fleet.Stop(polite)
-	srv.Close() //nolint:errcheck // what is still open has no engine any more
+	srv.Close() // what is still open has no engine any more
 }
 
 func (s *server) httpServer() *http.Server {

@@ -122,7 +122,7 @@ func (a *Answer) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = infer.Errorf(infer.ErrEngineLost, "", "the engine ended the answer without its final event")
 	}
 	e, ok := errors.AsType[*infer.Error](err)
@@ -143,9 +143,7 @@ func (a *Answer) explainLoss(err error) error {
 	defer wait.Stop()
 	select {
 	case <-inst.Done():
-		lost := m.lostAnswer(exitOf(inst)).(*infer.Error)
-		lost.Err = nil
-		return lost
+		return m.lostAnswer(exitOf(inst))
 	case <-wait.C:
 		return err
 	case <-a.ctx.Done():

@@ -84,7 +84,7 @@ func read(a *fleet.Answer) result {
 	var r result
 	for {
 		ev, err := a.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return r
 		}
 		if err != nil {
@@ -225,7 +225,8 @@ func TestClientGoneInEachPhase(t *testing.T) {
 				got := b.ask(ctx)
 				pending(t, got)
 				leave()
-				wantKind(t, (<-got).err, infer.ErrCanceled)
+				left := <-got
+				_ = wantKind(t, left.err, infer.ErrCanceled)
 				<-(<-calls).Canceled()
 				if st := b.only(); st.Running != 0 {
 					t.Errorf("still %d running", st.Running)
@@ -251,7 +252,8 @@ func TestClientGoneInTheQueue(t *testing.T) {
 		third := b.ask(t.Context())
 		pending(t, third)
 		leave()
-		wantKind(t, (<-second).err, infer.ErrCanceled)
+		left := <-second
+		_ = wantKind(t, left.err, infer.ErrCanceled)
 		close(goOn)
 		for _, ch := range []<-chan result{first, third} {
 			if r := <-ch; r.err != nil {
@@ -273,7 +275,7 @@ func TestQueueWaitIsBounded(t *testing.T) {
 		first := b.ask(ctx)
 		pending(t, first)
 		began := time.Now()
-		wantKind(t, (<-b.ask(t.Context())).err, infer.ErrQueueFull, "10s")
+		_ = wantKind(t, (<-b.ask(t.Context())).err, infer.ErrQueueFull, "10s")
 		if got := time.Since(began); got != 10*time.Second {
 			t.Errorf("waited %v, want 10s", got)
 		}
@@ -301,7 +303,7 @@ func TestNotReady(t *testing.T) {
 			t.Errorf("second model is %q while the first loads, want waiting", st.State)
 		}
 		_, err = b.Generate(t.Context(), "n", chat())
-		wantKind(t, err, infer.ErrLoading, "waiting")
+		_ = wantKind(t, err, infer.ErrLoading, "waiting")
 		close(goOn)
 		<-b.Loaded()
 		synctest.Wait()
@@ -323,7 +325,7 @@ func TestReviewR16FailedLoadLeavesNothing(t *testing.T) {
 			t.Errorf("cause %q", st.Cause)
 		}
 		_, err := b.Generate(t.Context(), "m", chat())
-		wantKind(t, err, infer.ErrUnavailable, "bad magic")
+		_ = wantKind(t, err, infer.ErrUnavailable, "bad magic")
 		if d.Starts() != 1 {
 			t.Errorf("%d starts, want 1: a first load is not repeated", d.Starts())
 		}
@@ -365,8 +367,8 @@ func TestStopEndsAnswersAndWaiters(t *testing.T) {
 		second := b.ask(t.Context())
 		pending(t, second)
 		b.Stop(t.Context())
-		wantKind(t, (<-first).err, infer.ErrUnavailable, "stopping")
-		wantKind(t, (<-second).err, infer.ErrUnavailable, "stopping")
+		_ = wantKind(t, (<-first).err, infer.ErrUnavailable, "stopping")
+		_ = wantKind(t, (<-second).err, infer.ErrUnavailable, "stopping")
 		if e := d.Last().State().Exit; e == nil || e.Reason != engine.ExitStopped {
 			t.Errorf("engine's exit %+v", e)
 		}
@@ -408,8 +410,8 @@ func TestEngineDeath(t *testing.T) {
 				pending(t, second)
 				died := time.Now()
 				d.Last().Die(exit, "line one", "last line")
-				wantKind(t, (<-second).err, infer.ErrUnavailable, "crashed")
-				wantKind(t, (<-first).err, infer.ErrEngineLost, "crashed", "GGML_ASSERT")
+				_ = wantKind(t, (<-second).err, infer.ErrUnavailable, "crashed")
+				_ = wantKind(t, (<-first).err, infer.ErrEngineLost, "crashed", "GGML_ASSERT")
 				if took := time.Since(died); took > time.Second {
 					t.Errorf("took %v", took)
 				}
@@ -418,7 +420,7 @@ func TestEngineDeath(t *testing.T) {
 					t.Errorf("log tail: %s", diff)
 				}
 				_, err := b.Generate(t.Context(), "m", chat())
-				wantKind(t, err, infer.ErrLoading, "restarted")
+				_ = wantKind(t, err, infer.ErrLoading, "restarted")
 				time.Sleep(time.Second)
 				if st := b.wantState(fleet.Serving); st.Restarts != 1 {
 					t.Errorf("restarts %d, want 1", st.Restarts)
@@ -568,7 +570,7 @@ func TestEndWithoutDoneIsAnError(t *testing.T) {
 		<-b.Loaded()
 		synctest.Wait()
 		r := <-b.ask(t.Context())
-		wantKind(t, r.err, infer.ErrEngineLost, "final event")
+		_ = wantKind(t, r.err, infer.ErrEngineLost, "final event")
 	})
 }
 

@@ -191,7 +191,7 @@ func (m *model) lostTurn(end ending) error {
 	}
 }
 
-func (m *model) lostAnswer(end ending) error {
+func (m *model) lostAnswer(end ending) *infer.Error {
 	return infer.Errorf(infer.ErrEngineLost, "", "the engine of model %q ended while it answered: %s", m.spec.Name, m.scrub(end.cause))
 }
 

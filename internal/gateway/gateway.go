@@ -205,7 +205,8 @@ func requestID(own string) string {
 }
 
 func notPlain(c rune) bool {
-	return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.:", c))
+	plain := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.:", c)
+	return !plain
 }
 
 // clip bounds what is repeated of a client's words.

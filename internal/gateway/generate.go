@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -115,7 +116,7 @@ func (g *Gateway) collect(x *exchange, t *task) ([]byte, error) {
 	c := t.collect(t.head)
 	for {
 		ev, err := a.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return c.Body()
 		}
 		if err != nil {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -79,7 +80,7 @@ func (g *Gateway) read(ctx context.Context, t *task, feed chan<- news) {
 	}
 	for {
 		ev, err := a.Next()
-		if err == io.EOF || !tell(news{ev: ev, err: err}) || err != nil {
+		if errors.Is(err, io.EOF) || !tell(news{ev: ev, err: err}) || err != nil {
 			return
 		}
 	}

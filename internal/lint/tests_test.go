@@ -18,6 +18,7 @@ var sleepers = map[string]string{
 	"test/assets/internal/command":    "polls a process that is not its child",
 	"cmd/stoker/script_test.go":       "polls other processes",
 	"test/e2e":                        "polls other processes",
+	"test/soak":                       "polls other processes, and gives an engine time to start again",
 }
 
 // parsers are the packages that read foreign bytes. Each has a fuzz target.

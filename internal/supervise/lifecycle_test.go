@@ -84,9 +84,9 @@ func TestStopEndsEarlyWithItsContext(t *testing.T) {
 			p := start(t, s)
 			got.await(t, "ready")
 			patient := make(chan error, 1)
-			patient <- nil
-			if climbing {
-				<-patient
+			if !climbing {
+				patient <- nil
+			} else {
 				go func() { patient <- p.Stop(t.Context(), Ladder{Ask: time.Hour, Again: time.Hour, Kill: time.Hour}) }()
 			}
 			ctx, cancel := context.WithCancel(t.Context())
@@ -180,7 +180,7 @@ func TestAwaitReadyPrefersTheEndToTheProbesError(t *testing.T) {
 	t.Run("lives", func(t *testing.T) {
 		p := start(t, spec("silent"))
 		err := AwaitReady(t.Context(), p, ReadyWait{Probe: func(context.Context) (bool, string, error) { return false, "", broken }})
-		if err != broken {
+		if !errors.Is(err, broken) {
 			t.Errorf("AwaitReady = %v, want the probe's own error", err)
 		}
 	})

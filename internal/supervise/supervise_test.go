@@ -301,7 +301,7 @@ func TestOutliveSurvivesAKilledSupervisor(t *testing.T) {
 		t.Fatalf("line %q is not: SHIM CHILD", line)
 	}
 	t.Cleanup(func() {
-		syscall.Kill(childPID, syscall.SIGKILL)
+		syscall.Kill(childPID, syscall.SIGKILL) //nolint:errcheck // awaitGone tells
 		awaitGone(t, childPID)
 	})
 	if err := boss.Process.Kill(); err != nil {

@@ -104,7 +104,7 @@ func (s *server) stop() {
 func (s *server) processes() string {
 	limit := time.Now().Add(10 * time.Second)
 	for {
-		out, _ := exec.Command("pgrep", "-af", s.home).Output() //nolint:errcheck // exit 1 means none
+		out, _ := exec.Command("pgrep", "-af", s.home).Output() // exit 1 means none
 		if len(out) == 0 || time.Now().After(limit) {
 			return string(out)
 		}

@@ -86,7 +86,7 @@ func TestSoak(t *testing.T) {
 		t.Errorf("the server ended with %v\n%s", err, log.String())
 	}
 	stopped = true
-	if out, _ := exec.Command("pgrep", "-af", home).Output(); len(out) > 0 { //nolint:errcheck // exit 1 means none
+	if out, _ := exec.Command("pgrep", "-af", home).Output(); len(out) > 0 { // exit 1 means none
 		t.Errorf("processes are left:\n%s", out)
 	}
 }

@@ -152,7 +152,7 @@ func (p *process) portLost() (bool, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return false, err
 	}
-	n, _ := strconv.Atoi(strings.TrimSpace(string(b))) //nolint:errcheck // an empty file counts as none
+	n, _ := strconv.Atoi(strings.TrimSpace(string(b))) // an empty file counts as none
 	return n < sc.PortLost, os.WriteFile(sc.StateFile, []byte(strconv.Itoa(n+1)), 0o600)
 }
 
@@ -207,7 +207,7 @@ func (p *process) die(sc Script) int {
 	case err != nil:
 		return 1
 	case word == "kill":
-		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		syscall.Kill(os.Getpid(), syscall.SIGKILL) //nolint:errcheck // it cannot fail and return
 	case word == "abort":
 		signal.Reset(syscall.SIGABRT)
 		return 134

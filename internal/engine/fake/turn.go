@@ -308,7 +308,7 @@ func (t *turn) hangUp(reset bool) {
 	if tcp, ok := conn.(*net.TCPConn); ok && reset {
 		tcp.SetLinger(0) //nolint:errcheck // then it is closed without a reset
 	}
-	conn.Close() //nolint:errcheck // gone either way
+	conn.Close()
 	t.wrote = false
 }
 

@@ -81,7 +81,7 @@ func TestFaultsInTheStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			text, _, err := answer(t.Context(), st)
-			if k := infer.KindOf(err); k != tt.kind && !(k == infer.ErrEngineLost && tt.kind == infer.ErrEngine) || text != tt.text {
+			if k := infer.KindOf(err); k != tt.kind && (k != infer.ErrEngineLost || tt.kind != infer.ErrEngine) || text != tt.text {
 				t.Errorf("%q, then %v (%s); want %q, then %s", text, err, k, tt.text, tt.kind)
 			}
 			wantWell(t, in)

@@ -1,6 +1,7 @@
 package llamacpp
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -107,7 +108,7 @@ func TestUserOptionsRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.key, func(t *testing.T) {
 			_, err := userOptions(fs, []engine.Option{{Key: tt.key, Value: tt.value}})
-			e, ok := err.(*infer.Error)
+			e, ok := errors.AsType[*infer.Error](err)
 			if !ok || e.Kind != infer.ErrInvalid || e.Param != tt.key {
 				t.Fatalf("err = %#v, want an invalid %s", err, tt.key)
 			}

@@ -57,7 +57,7 @@ func (s *stream) Next(ctx context.Context) (infer.Event, error) {
 		}
 		if s.err = s.fill(); s.err != nil {
 			s.release()
-			if s.err != io.EOF && ctx.Err() != nil {
+			if !errors.Is(s.err, io.EOF) && ctx.Err() != nil {
 				s.err = canceled(ctx)
 			}
 		}

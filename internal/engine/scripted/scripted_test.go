@@ -33,7 +33,7 @@ func TestStepsComeInOrderAndEndWithDone(t *testing.T) {
 	var got []infer.Event
 	for {
 		ev, err := s.Next(t.Context())
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -2,6 +2,7 @@ package sse
 
 import (
 	"bytes"
+	"errors"
 	"io"
 )
 
@@ -89,7 +90,7 @@ func (r *Reader) line() ([]byte, error) {
 
 // fail settles the final error. A clean end of input is only clean between events.
 func (r *Reader) fail(err error) error {
-	if err == io.EOF && (r.open || r.end > r.pos) {
+	if errors.Is(err, io.EOF) && (r.open || r.end > r.pos) {
 		err = ErrTruncated
 	}
 	r.err = err

@@ -23,7 +23,7 @@ func readAll(r io.Reader, l Limits) ([]seen, error) {
 	for {
 		it, err := rd.Next()
 		if err != nil {
-			if _, again := rd.Next(); again != err {
+			if _, again := rd.Next(); !errors.Is(again, err) {
 				return all, errors.New("the second error differs from the first")
 			}
 			return all, err
@@ -90,7 +90,7 @@ func TestNext(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("items (-want +got):\n%s", diff)
 			}
-			if err != tt.err {
+			if !errors.Is(err, tt.err) {
 				t.Errorf("error = %v, want %v", err, tt.err)
 			}
 			checkCuts(t, tt.in, Limits{})
@@ -104,12 +104,12 @@ func checkCuts(t *testing.T, in string, l Limits) {
 	want, wantErr := readAll(strings.NewReader(in), l)
 	for cut := range len(in) + 1 {
 		got, err := readAll(&pieces{[]string{in[:cut], in[cut:]}}, l)
-		if diff := cmp.Diff(want, got); diff != "" || err != wantErr {
+		if diff := cmp.Diff(want, got); diff != "" || !errors.Is(err, wantErr) {
 			t.Fatalf("cut at byte %d: error %v, want %v; items (-want +got):\n%s", cut, err, wantErr, diff)
 		}
 	}
 	got, err := readAll(iotest.OneByteReader(strings.NewReader(in)), l)
-	if diff := cmp.Diff(want, got); diff != "" || err != wantErr {
+	if diff := cmp.Diff(want, got); diff != "" || !errors.Is(err, wantErr) {
 		t.Fatalf("byte by byte: error %v, want %v; items (-want +got):\n%s", err, wantErr, diff)
 	}
 }
@@ -160,7 +160,11 @@ func TestCaseC30LongLine(t *testing.T) {
 func TestCRDoesNotWait(t *testing.T) {
 	pr, pw := io.Pipe()
 	defer pw.Close()
-	go pw.Write([]byte("data: a\r\r"))
+	go func() {
+		if _, err := pw.Write([]byte("data: a\r\r")); err != nil {
+			t.Error(err)
+		}
+	}()
 	it, err := NewReader(pr, Limits{}).Next()
 	if err != nil || string(it.Data) != "a" {
 		t.Errorf("got %q, %v", it.Data, err)
@@ -218,7 +222,7 @@ func FuzzReader(f *testing.F) {
 			"bytes":      iotest.OneByteReader(strings.NewReader(in)),
 		} {
 			got, err := readAll(r, l)
-			if diff := cmp.Diff(want, got); diff != "" || err != wantErr {
+			if diff := cmp.Diff(want, got); diff != "" || !errors.Is(err, wantErr) {
 				t.Errorf("%s: error %v, want %v; items (-want +got):\n%s", name, err, wantErr, diff)
 			}
 		}
