@@ -68,9 +68,9 @@ func TestReviewR7NamesReachModels(t *testing.T) {
 func TestUnknownNameSaysTheWayOut(t *testing.T) {
 	f := named(t, fleet.ModelSpec{Name: "other"}, fleet.ModelSpec{Name: "smollm2", Aliases: []string{"tiny"}})
 	_, err := f.Resolve("smolm2")
-	wantKind(t, err, infer.ErrModelNotFound, `"other", "smollm2"`, `did you mean "smollm2"?`, `aliases: ["smolm2"]`, `let "smollm2" answer`)
+	_ = wantKind(t, err, infer.ErrModelNotFound, `"other", "smollm2"`, `did you mean "smollm2"?`, `aliases: ["smolm2"]`, `let "smollm2" answer`)
 	_, err = f.Resolve("tyny")
-	wantKind(t, err, infer.ErrModelNotFound, `did you mean "tiny"?`, `let "smollm2" answer`)
+	_ = wantKind(t, err, infer.ErrModelNotFound, `did you mean "tiny"?`, `let "smollm2" answer`)
 	_, err = f.Resolve(strings.Repeat("é", 5000))
 	if e := wantKind(t, err, infer.ErrModelNotFound); len(e.Message) > 2000 {
 		t.Errorf("the error repeats %d bytes", len(e.Message))

@@ -347,11 +347,13 @@ func TestAwaitReady(t *testing.T) {
 	t.Run("stalled", func(t *testing.T) {
 		p := start(t, spec("silent"))
 		steps := 0
-		err := AwaitReady(t.Context(), p, ReadyWait{Every: time.Millisecond, Stall: 100 * time.Millisecond,
+		err := AwaitReady(t.Context(), p, ReadyWait{
+			Every: time.Millisecond, Stall: 100 * time.Millisecond,
 			Probe: func(context.Context) (bool, string, error) {
 				steps = min(steps+1, 5)
 				return false, "step " + strconv.Itoa(steps), nil
-			}})
+			},
+		})
 		e, ok := errors.AsType[*NotReadyError](err)
 		if !ok || e.Cause != NotReadyStalled || e.Progress != "step 5" {
 			t.Errorf("AwaitReady = %v, want stalled at step 5", err)

@@ -83,8 +83,11 @@ func (s *server) stop() {
 	defer os.RemoveAll(s.home)
 	if s.cmd.ProcessState == nil {
 		s.cmd.Process.Signal(os.Interrupt) //nolint:errcheck // it may be gone
-		done := make(chan error, 1)
-		go func() { done <- s.cmd.Wait() }()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.cmd.Wait() //nolint:errcheck // a test that cares about the status waits itself
+		}()
 		select {
 		case <-done:
 		case <-time.After(30 * time.Second):

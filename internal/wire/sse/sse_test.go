@@ -136,7 +136,7 @@ func TestLimits(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := readAll(strings.NewReader(tt.in), tt.l); err != tt.err {
+			if _, err := readAll(strings.NewReader(tt.in), tt.l); !errors.Is(err, tt.err) {
 				t.Errorf("error = %v, want %v", err, tt.err)
 			}
 			checkCuts(t, tt.in, tt.l)
@@ -148,7 +148,7 @@ func TestLimits(t *testing.T) {
 func TestCaseC30LongLine(t *testing.T) {
 	long := strings.Repeat("x", 4<<20)
 	got, err := readAll(strings.NewReader("data: "+long+"\n\ndata: after\n\n"), Limits{})
-	if err != io.EOF || len(got) != 2 {
+	if !errors.Is(err, io.EOF) || len(got) != 2 {
 		t.Fatalf("got %d items and %v, want 2 and EOF", len(got), err)
 	}
 	if got[0].Data != long || got[1].Data != "after" {
@@ -174,10 +174,10 @@ func TestCRDoesNotWait(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	broken := errors.New("connection reset")
 	got, err := readAll(io.MultiReader(strings.NewReader("data: a\n\ndata: b"), iotest.ErrReader(broken)), Limits{})
-	if err != broken || len(got) != 1 {
+	if !errors.Is(err, broken) || len(got) != 1 {
 		t.Errorf("got %d items and %v, want 1 and the reader's error", len(got), err)
 	}
-	if _, err := readAll(idle{}, Limits{}); err != io.ErrNoProgress {
+	if _, err := readAll(idle{}, Limits{}); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("a reader that gives nothing: %v, want io.ErrNoProgress", err)
 	}
 }
@@ -242,7 +242,7 @@ func FuzzRoundTrip(f *testing.F) {
 			want = append(want, seen{Comment, "", line})
 		}
 		got, err := readAll(bytes.NewReader(stream), Limits{})
-		if diff := cmp.Diff(want, got); diff != "" || err != io.EOF {
+		if diff := cmp.Diff(want, got); diff != "" || !errors.Is(err, io.EOF) {
 			t.Errorf("error %v; items (-want +got):\n%s", err, diff)
 		}
 	})
