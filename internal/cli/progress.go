@@ -37,7 +37,7 @@ func (p *progress) show(s *client.Status) {
 		if !p.terminal && m.Load != nil {
 			key = m.Load.Phase
 		}
-		if m.State == "serving" || p.last[m.Name] == key {
+		if m.State == "serving" || m.State == "stopped" || p.last[m.Name] == key {
 			continue
 		}
 		p.last[m.Name] = key

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stoker-llm/stoker/internal/client"
+	"github.com/stoker-llm/stoker/internal/engine"
 )
 
 type serveCmd struct {
@@ -67,12 +68,31 @@ func (e *env) welcome(s *client.Status, needsKey bool) {
 			fmt.Fprintf(&b, "  %s: %s: %s\n", m.Name, m.State, m.Cause)
 			continue
 		}
-		fmt.Fprintf(&b, "  %s\n    engine  %s %s: %s\n    window  %d tokens for each of %d requests at once: %s\n", m.Name, m.Facts.Engine,
-			m.Facts.Version, m.EngineReason, m.Facts.Window, m.Facts.Parallel, m.WindowReason)
+		fmt.Fprintf(&b, "  %s\n    engine  %s: %s\n    window  %d tokens%s: %s\n", m.Name, engineText(m.Facts), m.EngineReason, m.Facts.Window,
+			atOnce(m.Facts.Parallel), m.WindowReason)
 	}
 	fmt.Fprintf(&b, "Try it:\n  %s\n", curlLine(s, needsKey))
 	b.WriteString("Stop with Ctrl-C, or with stoker stop.\n")
 	io.WriteString(e.Stdout, b.String()) //nolint:errcheck // a closed stdout is no reason to stop serving
+}
+
+// engineText names an engine with its own words for its version.
+func engineText(f *engine.Facts) string {
+	text := f.Engine
+	if f.Version != "" {
+		text += " " + f.Version
+	}
+	if f.Build != "" {
+		text += " (build " + f.Build + ")"
+	}
+	return text
+}
+
+func atOnce(parallel int) string {
+	if parallel == 1 {
+		return " for the one request that runs at a time"
+	}
+	return fmt.Sprintf(" for each of %d requests at once", parallel)
 }
 
 // curlLine is a request to paste. The prompt is one that also a very small model answers sensibly.

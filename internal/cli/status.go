@@ -65,7 +65,7 @@ func writeModel(b *strings.Builder, m *client.ModelStatus) {
 	}
 	b.WriteByte('\n')
 	if f := m.Facts; f != nil {
-		fmt.Fprintf(b, "    engine  %s %s, pid %d, %s arithmetic: %s\n", f.Engine, f.Version, m.EnginePID, f.Mode, m.EngineReason)
+		fmt.Fprintf(b, "    engine  %s, pid %d, arithmetic: %s: %s\n", engineText(f), m.EnginePID, f.Mode, m.EngineReason)
 		fmt.Fprintf(b, "    window  %d tokens: %s\n", f.Window, m.WindowReason)
 		fmt.Fprintf(b, "    load    %d running of %d at once, %d queued, %d restarts\n", m.Running, f.Parallel, m.Queued, m.Restarts)
 	}
