@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -92,7 +93,20 @@ func (h *HTTP) post(ctx context.Context, model string, r *infer.Request) (*http.
 	if err != nil {
 		return nil, fmt.Errorf("read the error of %s: %w", h.URL, err)
 	}
-	return nil, openai.DecodeError(resp.StatusCode, b)
+	return nil, serverError(resp.Status, b)
+}
+
+// serverError is the error in a body or event of our own server, in its words. what stands for one that has none.
+func serverError(what string, body []byte) error {
+	var b struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &b) == nil && b.Error.Message != "" {
+		return errors.New(b.Error.Message)
+	}
+	return fmt.Errorf("the server failed: %s", what)
 }
 
 // chunk is an event of our own server's streams, chats and completions alike.
@@ -136,7 +150,7 @@ func readEvents(body io.Reader, each func(infer.Event)) error {
 			return fmt.Errorf("the server sent an event that cannot be read: %w", err)
 		}
 		if c.Error != nil {
-			return openai.DecodeError(http.StatusBadGateway, item.Data)
+			return serverError("the answer broke off", item.Data)
 		}
 		c.tell(each, &done)
 	}

@@ -5,9 +5,7 @@
 // answer into event-stream frames, a [ChatAnswer] or [CompletionAnswer] collects them into one body. [ErrorBody] is the
 // failure envelope, [ModelCard] and [ModelList] describe what is served.
 //
-// As a client (a driver to an engine that speaks this dialect): [EncodeChat] and [EncodeCompletion] write the request, a
-// [ChunkDecoder] turns the engine's chunks into events and evens out the engines' quirks, and [DecodeError] reads an
-// error body.
+// As a client: [EncodeChat] and [EncodeCompletion] write the request.
 //
 // Everything is pure: no clock, no randomness, no input or output. Identifiers and times are passed in, so equal input
 // gives equal bytes. The functions may be called concurrently; a stream, answer or decoder belongs to one goroutine. They
