@@ -69,7 +69,7 @@ func (h *HTTP) post(ctx context.Context, model string, r *infer.Request) (*http.
 	if r.Kind == infer.Completion {
 		encode, path = openai.EncodeCompletion, "/v1/completions"
 	}
-	body, err := encode(r, openai.ClientOptions{Model: model})
+	body, err := encode(model, r)
 	if err != nil {
 		return nil, err
 	}

@@ -10,35 +10,14 @@ import (
 	"github.com/stoker-llm/stoker/internal/wire/rawjson"
 )
 
-// ClientOptions say how one engine wants its requests.
-type ClientOptions struct {
-	// Model is the model field, in the engine's own words; empty leaves it out. A client's model name never goes here.
-	Model string
-	// ReasoningField is the name under which earlier thinking is sent back: "reasoning_content" if empty.
-	ReasoningField string
-	// RepetitionField is the engine's name for the repetition penalty: "repetition_penalty" if empty.
-	RepetitionField string
-	// MinTopLogprobs raises the number of alternatives that is asked for with logprobs. llama-server gives none at all for
-	// 0, so it wants 1, and [Quirks.DropTopLogprobs] takes the surplus out again.
-	MinTopLogprobs int
-	// Extra are appended at the end, in this order. A field that is there already is sent twice: the last one counts.
-	Extra []RawField
-}
-
-// RawField is a member of a request body. Value is JSON and is sent byte for byte.
-type RawField struct {
-	Name  string
-	Value json.RawMessage
-}
-
-// EncodeChat writes r, whose kind is infer.Chat, as the body of a chat request. It always asks for a stream with usage,
+// EncodeChat writes r, whose kind is infer.Chat, as the body of a chat request to a server that knows the model by that name. It always asks for a stream with usage,
 // because only a stream shows that an engine is alive and can be cancelled everywhere. Fields that r does not set are left
 // out: engines have defaults, and some take null for a wrong type.
-func EncodeChat(r *infer.Request, o ClientOptions) ([]byte, error) {
+func EncodeChat(model string, r *infer.Request) ([]byte, error) {
 	if r.Kind != infer.Chat {
 		return nil, infer.Errorf(infer.ErrInternal, "", "a %s request cannot be sent as a chat", r.Kind)
 	}
-	w := newBody(o)
+	w := newBody(model)
 	w.messages(r.Messages)
 	w.tools(r)
 	if r.ParallelTools != nil && len(r.Tools) > 0 {
@@ -52,18 +31,18 @@ func EncodeChat(r *infer.Request, o ClientOptions) ([]byte, error) {
 	}
 	if r.Logprobs {
 		w.bool("logprobs", true)
-		w.int("top_logprobs", int64(max(r.TopLogprobs, o.MinTopLogprobs)))
+		w.int("top_logprobs", int64(r.TopLogprobs))
 	}
 	w.common(r)
 	return w.end(), nil
 }
 
 // EncodeCompletion writes r, whose kind is infer.Completion, as the body of a completion request. See [EncodeChat].
-func EncodeCompletion(r *infer.Request, o ClientOptions) ([]byte, error) {
+func EncodeCompletion(model string, r *infer.Request) ([]byte, error) {
 	if r.Kind != infer.Completion {
 		return nil, infer.Errorf(infer.ErrInternal, "", "a %s request cannot be sent as a completion", r.Kind)
 	}
-	w := newBody(o)
+	w := newBody(model)
 	if r.PromptTokens != nil {
 		w.name("prompt")
 		w.list(len(r.PromptTokens), func(i int) { w.b = strconv.AppendInt(w.b, int64(r.PromptTokens[i]), 10) })
@@ -74,40 +53,25 @@ func EncodeCompletion(r *infer.Request, o ClientOptions) ([]byte, error) {
 		w.string("suffix", r.Suffix)
 	}
 	if r.Logprobs {
-		w.int("logprobs", int64(max(r.TopLogprobs, o.MinTopLogprobs)))
+		w.int("logprobs", int64(r.TopLogprobs))
 	}
 	w.common(r)
 	return w.end(), nil
 }
 
 // body is a request body being written.
-type body struct {
-	b []byte
-	o ClientOptions
-}
+type body struct{ b []byte }
 
-func newBody(o ClientOptions) *body {
-	if o.ReasoningField == "" {
-		o.ReasoningField = "reasoning_content"
-	}
-	if o.RepetitionField == "" {
-		o.RepetitionField = "repetition_penalty"
-	}
-	w := &body{o: o, b: []byte{'{'}}
-	if o.Model != "" {
-		w.string("model", o.Model)
-	}
+func newBody(model string) *body {
+	w := &body{b: []byte{'{'}}
+	w.string("model", model)
 	return w
 }
 
-// end appends what every request has and the extra fields.
+// end appends what every request has.
 func (w *body) end() []byte {
 	w.bool("stream", true)
 	w.raw("stream_options", `{"include_usage":true}`)
-	for _, f := range w.o.Extra {
-		w.name(f.Name)
-		w.b = append(w.b, f.Value...)
-	}
 	return append(w.b, '}')
 }
 
@@ -183,7 +147,7 @@ func (w *body) sampling(s infer.Sampling) {
 	w.float("min_p", s.MinP)
 	w.float("frequency_penalty", s.FrequencyPenalty)
 	w.float("presence_penalty", s.PresencePenalty)
-	w.float(w.o.RepetitionField, s.RepetitionPenalty)
+	w.float("repetition_penalty", s.RepetitionPenalty)
 	if s.Seed != nil {
 		w.int("seed", *s.Seed)
 	}
@@ -278,7 +242,7 @@ func (w *body) message(m *infer.Message) {
 	}
 	w.content(m)
 	if m.Reasoning != "" {
-		w.string(w.o.ReasoningField, m.Reasoning)
+		w.string("reasoning_content", m.Reasoning)
 	}
 	if len(m.ToolCalls) > 0 {
 		w.name("tool_calls")

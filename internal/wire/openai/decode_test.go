@@ -224,7 +224,7 @@ func TestClientSpeaksWhatTheServerReads(t *testing.T) {
 		Kind: infer.Chat, MaxTokens: 5, Stop: []string{"a"}, Sampling: infer.Sampling{Temperature: &zero, Seed: &seed},
 		Messages: []infer.Message{{Role: infer.System, Parts: []infer.Part{{Text: "s"}}}, {Role: infer.User, Parts: []infer.Part{{Text: "größe \"x\""}}}},
 	}
-	body, err := EncodeChat(chat, ClientOptions{Model: "m"})
+	body, err := EncodeChat("m", chat)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestClientSpeaksWhatTheServerReads(t *testing.T) {
 		t.Errorf("chat (-sent +read):\n%s", d)
 	}
 	text := &infer.Request{Kind: infer.Completion, Prompt: "p", MaxTokens: 5}
-	if body, err = EncodeCompletion(text, ClientOptions{Model: "m"}); err != nil {
+	if body, err = EncodeCompletion("m", text); err != nil {
 		t.Fatal(err)
 	}
 	read, err := DecodeCompletion(body)
