@@ -15,6 +15,7 @@ var sleepers = map[string]string{
 	"internal/supervise/main_test.go": "the test binary plays engines that do nothing for long, and polls processes that are not its children",
 	"internal/engine/fake":            "its scripts ask for pauses",
 	"internal/gateway/cancel_test.go": "polls the fleet's published status, which has no event",
+	"test/bench":                      "waits for another process, and spreads clients out",
 	"test/assets/internal/command":    "polls a process that is not its child",
 	"cmd/stoker/script_test.go":       "polls other processes",
 	"test/e2e":                        "polls other processes",
