@@ -10,9 +10,9 @@ import (
 	"github.com/stoker-llm/stoker/internal/wire/rawjson"
 )
 
-// EncodeChat writes r, whose kind is infer.Chat, as the body of a chat request to a server that knows the model by that name. It always asks for a stream with usage,
-// because only a stream shows that an engine is alive and can be cancelled everywhere. Fields that r does not set are left
-// out: engines have defaults, and some take null for a wrong type.
+// EncodeChat writes r, whose kind is [infer.Chat], as the body of a chat request to a server that knows the model by that
+// name. It always asks for a stream with usage, because only a stream shows that an engine is alive and can be cancelled
+// everywhere. Fields that r does not set are left out: engines have defaults, and some take null for a wrong type.
 func EncodeChat(model string, r *infer.Request) ([]byte, error) {
 	if r.Kind != infer.Chat {
 		return nil, infer.Errorf(infer.ErrInternal, "", "a %s request cannot be sent as a chat", r.Kind)
@@ -37,7 +37,7 @@ func EncodeChat(model string, r *infer.Request) ([]byte, error) {
 	return w.end(), nil
 }
 
-// EncodeCompletion writes r, whose kind is infer.Completion, as the body of a completion request. See [EncodeChat].
+// EncodeCompletion writes r, whose kind is [infer.Completion], as the body of a completion request. See [EncodeChat].
 func EncodeCompletion(model string, r *infer.Request) ([]byte, error) {
 	if r.Kind != infer.Completion {
 		return nil, infer.Errorf(infer.ErrInternal, "", "a %s request cannot be sent as a completion", r.Kind)

@@ -167,6 +167,11 @@ func TestDecodeCompletion(t *testing.T) {
 		`{"prompt":["a"],"max_tokens":3}`:                      {Prompt: "a", MaxTokens: 3},
 		`{"prompt":[1,2],"logprobs":2}`:                        {PromptTokens: []int{1, 2}, MaxTokens: 16, Logprobs: true, TopLogprobs: 2},
 		`{"prompt":"a","suffix":"b","echo":false,"best_of":1}`: {Prompt: "a", Suffix: "b", MaxTokens: 16},
+		`{"prompt":[[1,2]]}`:                                   {PromptTokens: []int{1, 2}, MaxTokens: 16},
+		`{"prompt":"","max_tokens":-1}`:                        {},
+		`{"prompt":"a","logprobs":0}`:                          {Prompt: "a", MaxTokens: 16, Logprobs: true},
+		`{"prompt":"a","logprobs":true}`:                       {Prompt: "a", MaxTokens: 16, Logprobs: true},
+		`{"prompt":"a","logprobs":false}`:                      {Prompt: "a", MaxTokens: 16},
 	}
 	for body, want := range good {
 		got, err := DecodeCompletion([]byte(body))
@@ -181,15 +186,14 @@ func TestDecodeCompletion(t *testing.T) {
 	}
 	bad := map[string]string{
 		`{}`: "prompt", `{"prompt":["a","b"]}`: "prompt", `{"prompt":"a","echo":true}`: "echo", `{"prompt":"a","best_of":2}`: "best_of", `{"prompt":{}}`: "prompt",
-		`{"prompt":"a","n":2}`: "n", `{"prompt":[[1]]}`: "",
+		`{"prompt":"a","n":2}`: "n", `{"prompt":[]}`: "prompt", `{"prompt":[[]]}`: "prompt[0]", `{"prompt":[[1],2]}`: "prompt", `{"prompt":[[1],[2]]}`: "prompt",
+		`{"prompt":[1,"a"]}`: "prompt[1]", `{"prompt":[-1]}`: "prompt[0]", `{"prompt":[1.5]}`: "prompt[0]", `{"prompt":[null]}`: "prompt[0]",
+		`{"prompt":"a","suffix":1}`: "suffix", `{"prompt":"a","logprobs":21}`: "logprobs", `{"prompt":"a","logprobs":"x"}`: "logprobs",
 	}
 	for body, param := range bad {
 		_, err := DecodeCompletion([]byte(body))
 		e, ok := errors.AsType[*infer.Error](err)
-		if body == `{"prompt":[[1]]}` && err == nil {
-			continue // one list of tokens, in the form for several
-		}
-		if !ok || !strings.HasPrefix(e.Param, param) {
+		if !ok || e.Param != param {
 			t.Errorf("%s: %v (param %q), want param %q", body, err, paramOf(e), param)
 		}
 	}
@@ -281,8 +285,8 @@ func FuzzDecodeCompletion(f *testing.F) {
 	})
 }
 
-// FuzzText holds the fast path's escaping to encoding/json: what it writes, that reads back, cut characters as U+FFFD.
-func FuzzText(f *testing.F) {
+// FuzzAppendText holds the fast path's escaping to encoding/json: what it writes, that reads back, cut characters as U+FFFD.
+func FuzzAppendText(f *testing.F) {
 	f.Add("a\x00\"\\\u2028<", 3)
 	f.Add("größe\xe6\x9d", 1)
 	f.Fuzz(func(t *testing.T, text string, cut int) {

@@ -361,26 +361,26 @@ func readPrompt(d *decoding, path string, v []byte) error {
 		d.req.Prompt = rawjson.Text(v)
 		return nil
 	}
-	n := 0
-	err := eachElement(path, "a string or a list of token ids", v, func(i int, e []byte) error {
-		n = i + 1
-		switch kind := rawjson.KindOf(e); {
-		case kind == rawjson.Number && (i == 0 || d.req.PromptTokens != nil):
-			return addToken(d, path, i, e)
-		case i > 0:
-			return unsupported(path, "%s: one prompt per request is supported; send several one by one", path)
-		case kind == rawjson.ArrayKind:
-			return readPromptTokens(d, at(path, i), e)
-		default:
-			var err error
-			d.req.Prompt, err = readString(at(path, i), e)
-			return err
-		}
-	})
-	if err == nil && n == 0 {
+	list := rawjson.Array(v)
+	if rawjson.KindOf(v) != rawjson.ArrayKind {
+		return wrongType(path, "a string or a list of token ids", v)
+	}
+	if !list.Next() {
 		return invalid(path, "%s is an empty list", path)
 	}
-	return err
+	first := list.Value()
+	switch {
+	case rawjson.KindOf(first) == rawjson.Number:
+		return readPromptTokens(d, path, v)
+	case list.Next():
+		return unsupported(path, "%s: one prompt per request is supported; send several one by one", path)
+	case rawjson.KindOf(first) == rawjson.ArrayKind:
+		return readPromptTokens(d, at(path, 0), first)
+	default:
+		var err error
+		d.req.Prompt, err = readString(at(path, 0), first)
+		return err
+	}
 }
 
 func readPromptTokens(d *decoding, path string, v []byte) error {

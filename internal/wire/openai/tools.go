@@ -167,7 +167,8 @@ func readAllowedTools(d *decoding, list []member, path string) error {
 	return nil
 }
 
-// readAllowedNames reads the names of tools, which must be some of the request's.
+// readAllowedNames reads the names of tools, which must be some of the request's. Hosted tools are passed over, as
+// [readTool] drops them.
 func readAllowedNames(d *decoding, v []byte, path string) (map[string]bool, error) {
 	known := map[string]bool{}
 	for _, t := range d.req.Tools {
@@ -179,6 +180,10 @@ func readAllowedNames(d *decoding, v []byte, path string) (map[string]bool, erro
 		if err != nil {
 			return err
 		}
+		typ, err := getString(inner, at(path, i), "type")
+		if err != nil || typ != "" && typ != "function" {
+			return err
+		}
 		name, where, err := functionName(inner, at(path, i))
 		if err == nil && !known[name] {
 			err = invalid(where, "%s: %q is not one of the tools", where, clip(name))
@@ -187,7 +192,7 @@ func readAllowedNames(d *decoding, v []byte, path string) (map[string]bool, erro
 		return err
 	})
 	if err == nil && len(names) == 0 {
-		err = invalid(path, "%s is empty", path)
+		err = invalid(path, "%s names no function", path)
 	}
 	return names, err
 }
