@@ -110,7 +110,7 @@ func conform(t *testing.T, real kit.Real, model string, window int) {
 		Start: func(et enginetest.T) engine.Instance {
 			return begin(et, realDriver(t, real), realSpec(t, model, window))
 		},
-		Kill: kill, Idle: idle, SlowPrompt: window - 300,
+		Kill: kill, Idle: func(t enginetest.T, in engine.Instance) { idle(t, in) }, SlowPrompt: window - 300,
 		Words: func(n int) string { return strings.Repeat(" word", n) },
 	})
 }
@@ -122,7 +122,7 @@ func kill(t enginetest.T, in engine.Instance) {
 }
 
 // idle returns when the engine has used no processor time for 200 ms.
-func idle(t enginetest.T, in engine.Instance) {
+func idle(t failer, in engine.Instance) {
 	limit := time.Now().Add(enginetest.Bound)
 	last, since := ticks(t, in.State().PID), time.Now()
 	for time.Since(since) < 200*time.Millisecond {
@@ -137,7 +137,7 @@ func idle(t enginetest.T, in engine.Instance) {
 }
 
 // ticks is the processor time of a process in the kernel's own unit.
-func ticks(t enginetest.T, pid int) int {
+func ticks(t failer, pid int) int {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		t.Fatalf("%v", err)

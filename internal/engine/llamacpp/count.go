@@ -40,10 +40,14 @@ func (in *instance) count(ctx context.Context, r *infer.Request) (int, error) {
 		return in.tokenize(ctx, r.Prompt)
 	}
 	if slices.ContainsFunc(r.Messages, hasImage) {
+		body, err := promptBody(r, in.parts(r))
+		if err != nil {
+			return 0, err
+		}
 		var out struct {
 			Tokens int `json:"input_tokens"`
 		}
-		err := in.conn.fetch(ctx, countPath, promptBody(r, in.parts(r)), &out)
+		err = in.conn.fetch(ctx, countPath, body, &out)
 		return out.Tokens, err
 	}
 	prompt, err := in.prompt(ctx, r, in.parts(r))

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os/exec"
 	"runtime"
-	"sync"
 
 	"github.com/stoker-llm/stoker/internal/engine"
 	"github.com/stoker-llm/stoker/internal/infer"
@@ -27,8 +26,6 @@ type Options struct {
 	// Shim is the command that runs an engine so that it dies with us: our own binary and its role. Empty runs the engine
 	// as a direct child, which outlives a parent that is killed.
 	Shim []string
-	// Command, instead of Path, is a program with leading arguments that behaves as llama-server does.
-	Command []string
 	// Env is the environment that engines are started with, after the settings of other programs were taken out.
 	Env []string
 	// Threads is how many threads generate; 0 leaves it to the engine, which counts the physical cores of the machine and
@@ -43,9 +40,10 @@ type Driver struct {
 	opts  Options
 	cache probeCache
 
-	// mu guards found, which is what the first successful search of this process saw.
-	mu    sync.Mutex
-	found *found
+	// searching guards found, which is what the last search saw. It is a channel, because a search may take seconds and whoever
+	// waits for another's must be able to give up.
+	searching chan struct{}
+	found     *found
 }
 
 // found is a probed binary and where it came from.
@@ -64,21 +62,21 @@ func New(o Options) *Driver {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{opts: o, cache: probeCache{dir: o.CacheDir}}
+	return &Driver{opts: o, cache: probeCache{dir: o.CacheDir}, searching: make(chan struct{}, 1)}
 }
 
 // Name returns the engine's word in the config.
 func (d *Driver) Name() string { return Name }
 
 // Fingerprint says which llama-server would be used, or what is missing. The first call of a process asks the binary for
-// its devices (some 10 ms, seconds with a GPU runtime), later ones answer from memory until the search finds something.
+// its devices (some 10 ms, seconds with a GPU runtime). Later ones answer from memory as long as the file is the same.
 func (d *Driver) Fingerprint(ctx context.Context) engine.Fingerprint {
 	f, err := d.find(ctx)
 	if err != nil {
 		return engine.Fingerprint{Engine: Name, Missing: err.Error(), Remedy: remedy(runtime.GOOS)}
 	}
 	return engine.Fingerprint{
-		Engine: Name, Found: true, Path: f.command[0], Origin: f.origin,
+		Engine: Name, Found: true, Path: f.path, Origin: f.origin,
 		Version: f.version, Build: f.build, Digest: f.digest, Devices: f.devices,
 	}
 }
@@ -94,11 +92,16 @@ func remedy(goos string) string {
 // find returns the first candidate that passes its probe, and remembers it. When none does it returns the reason of the
 // best candidate.
 func (d *Driver) find(ctx context.Context) (*found, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.found != nil {
+	select {
+	case d.searching <- struct{}{}:
+		defer func() { <-d.searching }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if d.found != nil && d.found.unchanged() {
 		return d.found, nil
 	}
+	d.found = nil
 	cs, err := d.opts.candidates()
 	if err != nil {
 		return nil, err
@@ -110,7 +113,7 @@ func (d *Driver) find(ctx context.Context) (*found, error) {
 			d.found = &found{probe: p, origin: c.origin}
 			return d.found, nil
 		}
-		d.opts.Log.Warn("llama-server rejected", "path", c.command[0], "origin", c.origin, "err", err)
+		d.opts.Log.Warn("llama-server rejected", "path", c.path, "origin", c.origin, "err", err)
 		if first == nil {
 			first = err
 		}

@@ -11,35 +11,30 @@ const binaryName = "llama-server"
 
 // candidate is a binary that may be the engine.
 type candidate struct {
-	// command is the program and the arguments that come before ours.
-	command []string
-	origin  string
+	path, origin string
 }
 
 // candidates lists where the engine may be, best first. A path in the config is meant, so nothing else is looked at then.
 // Stoker's own engine folder comes before PATH: somebody put an engine there for stoker, and a daemon started by the
 // system has another PATH than the shell it was tried in.
 func (o *Options) candidates() ([]candidate, error) {
-	if len(o.Command) > 0 {
-		return []candidate{{o.Command, "config"}}, nil
-	}
 	if o.Path != "" {
 		path, err := o.LookPath(o.Path)
 		if err != nil {
 			return nil, fmt.Errorf("%s, the llama-server named in the config: %w", o.Path, err)
 		}
-		return []candidate{{[]string{path}, "config"}}, nil
+		return []candidate{{path, "config"}}, nil
 	}
 	var cs []candidate
 	for _, dir := range o.EngineDirs {
 		for _, path := range inEngineDir(dir) {
 			if p, err := o.LookPath(path); err == nil {
-				cs = append(cs, candidate{[]string{p}, "engine folder"})
+				cs = append(cs, candidate{p, "engine folder"})
 			}
 		}
 	}
 	if p, err := o.LookPath(binaryName); err == nil {
-		cs = append(cs, candidate{[]string{p}, "PATH"})
+		cs = append(cs, candidate{p, "PATH"})
 	}
 	if len(cs) == 0 {
 		return nil, fmt.Errorf("no %s in stoker's engine folder or on PATH", binaryName)

@@ -40,7 +40,7 @@ func TestArgs(t *testing.T) {
 			name: "explicit window and slots", help: recordedHelp(t), plan: base,
 			want: []string{
 				"--model /m/x.gguf", "--alias a_b", "--host /run/e/llama.sock", "--ctx-size 12288", "--parallel 3", "--no-kv-unified", "--cache-type-k f16",
-				"--cache-type-v f16", "--flash-attn auto", "--fit off", "--batch-size 64", "--ubatch-size 64", "--cache-ram 512", "--ctx-checkpoints 4",
+				"--cache-type-v f16", "--flash-attn auto", "--fit off", "--batch-size 64", "--ubatch-size 64", "--poll 0", "--cache-ram 512", "--ctx-checkpoints 4",
 				"--no-context-shift", "--jinja", "--reasoning-format deepseek", "--no-slots", "--no-ui", "--offline", "--sse-ping-interval 5", "--threads 2",
 			},
 			not: []string{"--port", "--n-gpu-layers", "--tools"},

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stoker-llm/stoker/internal/infer"
+	"github.com/stoker-llm/stoker/internal/wire/rawjson"
 )
 
 // A forced call (tool_choice "required" or a named tool) cannot be left to llama-server: there, "required" binds the model
@@ -55,10 +56,14 @@ func (in *instance) callParts(r *infer.Request) chatParts {
 
 // prompt has the engine render a chat.
 func (in *instance) prompt(ctx context.Context, r *infer.Request, p chatParts) (string, error) {
+	body, err := promptBody(r, p)
+	if err != nil {
+		return "", err
+	}
 	var out struct {
 		Prompt string `json:"prompt"`
 	}
-	err := in.conn.fetch(ctx, templatePath, promptBody(r, p), &out)
+	err = in.conn.fetch(ctx, templatePath, body, &out)
 	return out.Prompt, err
 }
 
@@ -77,4 +82,14 @@ func withToolText(messages []infer.Message, tools []infer.Tool) []infer.Message 
 	}
 	system := infer.Message{Role: infer.System, Parts: []infer.Part{{Text: text}}}
 	return append([]infer.Message{system}, messages...)
+}
+
+// appendTool appends the description of one tool.
+func appendTool(b []byte, t infer.Tool) []byte {
+	b = rawjson.AppendString(append(b, `{"name":`...), t.Name)
+	if t.Description != "" {
+		b = rawjson.AppendString(append(b, `,"description":`...), t.Description)
+	}
+	b = append(append(b, `,"parameters":`...), parameters(t)...)
+	return append(b, '}')
 }

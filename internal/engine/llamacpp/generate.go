@@ -73,7 +73,7 @@ func (in *instance) jobFor(ctx context.Context, r *infer.Request) (job, error) {
 	case forced(r):
 		return in.callJob(ctx, r)
 	}
-	return in.chatJob(r), nil
+	return in.chatJob(r)
 }
 
 // forced reports whether the answer must be a tool call.
@@ -105,21 +105,25 @@ func (in *instance) completionJob(r *infer.Request) job {
 			if schema != nil {
 				return "response_format", false
 			}
+			if r.PromptTokens != nil {
+				return "prompt", false // ids beyond the vocabulary
+			}
 			return "", false
 		},
 	}
 }
 
-func (in *instance) chatJob(r *infer.Request) job {
+func (in *instance) chatJob(r *infer.Request) (job, error) {
 	p := in.parts(r)
+	body, err := chatBody(r, p, in.maxTokens(r))
 	return job{
-		path: chatPath, body: chatBody(r, p, in.maxTokens(r)),
+		path: chatPath, body: body,
 		dec: &chatDecoder{
 			stops: r.Stop, top: r.TopLogprobs,
 			oneCall: r.ParallelTools != nil && !*r.ParallelTools,
 		},
 		blame: func(ctx context.Context) (string, bool) { return in.blameChat(ctx, r, p) },
-	}
+	}, err
 }
 
 // maxTokens is the bound on the answer's length: never more than a window, so that no answer is without one.
@@ -135,8 +139,8 @@ func (in *instance) maxTokens(r *infer.Request) int {
 // the messages comes back as the engine's own failure.
 func (in *instance) blameChat(ctx context.Context, r *infer.Request, p chatParts) (string, bool) {
 	renders := func(p chatParts) bool {
-		var out struct{}
-		return in.conn.fetch(ctx, templatePath, promptBody(r, p), &out) == nil
+		_, err := in.prompt(ctx, r, p)
+		return err == nil
 	}
 	plain := chatParts{messages: p.messages, noThinking: p.noThinking}
 	if !renders(plain) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,12 +31,20 @@ const (
 
 // probe is what was learned from one binary.
 type probe struct {
-	command []string
+	path string
+	// stat is the file as it was when it was probed.
+	stat    fs.FileInfo
 	digest  string
 	version string
 	build   string
 	flags   flagSet
 	devices []engine.Device
+}
+
+// unchanged reports whether the file is still the one that was probed: an upgrade may come while we run.
+func (p *probe) unchanged() bool {
+	st, err := os.Stat(p.path)
+	return err == nil && st.Size() == p.stat.Size() && st.ModTime().Equal(p.stat.ModTime())
 }
 
 // probeRecord is a probe as it lies in the cache: the binary's own words, so that a better parser of ours needs no new
@@ -59,57 +68,61 @@ var essential = []struct {
 
 // probeBinary asks a binary what it is, or takes the answers from the cache.
 func (d *Driver) probeBinary(ctx context.Context, c candidate) (*probe, error) {
-	digest, err := d.cache.digest(c.command)
+	st, err := os.Stat(c.path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.command[0], err)
+		return nil, err
+	}
+	digest, err := d.cache.digest(c.path, st)
+	if err != nil {
+		return nil, err
 	}
 	rec, ok := d.cache.load(digest)
 	if !ok {
-		if rec, err = d.ask(ctx, c.command); err != nil {
+		if rec, err = d.ask(ctx, c.path); err != nil {
 			return nil, err
 		}
 	}
-	p := &probe{command: c.command, digest: digest, flags: parseHelp(rec.Help)}
+	p := &probe{path: c.path, stat: st, digest: digest, flags: parseHelp(rec.Help)}
 	p.version, p.build = parseVersion(rec.Version)
 	for _, e := range essential {
 		if p.flags.first(e.names...) == "" {
-			return nil, fmt.Errorf("%s is no llama-server that stoker can use: its --help has no %s, needed to %s", c.command[0], e.names[0], e.need)
+			return nil, fmt.Errorf("%s is no llama-server that stoker can use: its --help has no %s, needed to %s", c.path, e.names[0], e.need)
 		}
 	}
 	if !ok {
 		d.cache.store(digest, rec)
 	}
-	if out, err := d.run(ctx, c.command, "--list-devices"); err == nil {
+	if out, err := d.run(ctx, c.path, "--list-devices"); err == nil {
 		p.devices = parseDevices(out)
 	} // a build without --list-devices, or with a broken GPU runtime, computes on the CPU
 	return p, nil
 }
 
 // ask puts the questions whose answers depend on the binary alone.
-func (d *Driver) ask(ctx context.Context, command []string) (probeRecord, error) {
-	help, err := d.run(ctx, command, "--help")
+func (d *Driver) ask(ctx context.Context, path string) (probeRecord, error) {
+	help, err := d.run(ctx, path, "--help")
 	if err != nil {
 		return probeRecord{}, err
 	}
-	version, err := d.run(ctx, command, "--version")
+	version, err := d.run(ctx, path, "--version")
 	return probeRecord{Help: help, Version: version}, err
 }
 
 // run runs the binary with one argument and returns all that it wrote, to either output.
-func (d *Driver) run(ctx context.Context, command []string, arg string) (string, error) {
+func (d *Driver) run(ctx context.Context, path, arg string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	out := &headBuffer{limit: probeOutput}
-	cmd := exec.CommandContext(ctx, command[0], append(command[1:len(command):len(command)], arg)...)
+	cmd := exec.CommandContext(ctx, path, arg)
 	cmd.Env = scrub(d.opts.Env, filepath.Join(d.opts.CacheDir, "no-config"))
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.WaitDelay = time.Second // a grandchild that keeps the pipe open does not hold us
 	err := cmd.Run()
 	if ctxErr := ctx.Err(); ctxErr != nil && err != nil {
-		return "", fmt.Errorf("%s %s did not end in time: %w", command[0], arg, ctxErr)
+		return "", fmt.Errorf("%s %s did not end in time: %w", path, arg, ctxErr)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w%s", command[0], arg, err, lastWords(out.String()))
+		return "", fmt.Errorf("%s %s: %w%s", path, arg, err, lastWords(out.String()))
 	}
 	return out.String(), nil
 }
@@ -151,27 +164,18 @@ type pathRecord struct {
 	Digest  string    `json:"digest"`
 }
 
-// digest returns the sha256 of the binary, which names it in reports, and for a command with arguments of its own the
-// sha256 over binary and arguments, since those change what it is.
-func (c probeCache) digest(command []string) (string, error) {
-	st, err := os.Stat(command[0])
-	if err != nil {
-		return "", err
-	}
-	name := "path-" + cacheFormat + "-" + hashOf(command[0])[:16] + ".json"
+// digest returns the sha256 of the file at path, whose properties are st.
+func (c probeCache) digest(path string, st fs.FileInfo) (string, error) {
+	name := "path-" + cacheFormat + "-" + hashOf(path)[:16] + ".json"
 	var rec pathRecord
-	if !c.read(name, &rec) || rec.Path != command[0] || rec.Size != st.Size() || !rec.ModTime.Equal(st.ModTime()) {
-		sum, err := fileDigest(command[0])
-		if err != nil {
-			return "", err
-		}
-		rec = pathRecord{Path: command[0], Size: st.Size(), ModTime: st.ModTime(), Digest: sum}
-		c.write(name, rec)
-	}
-	if len(command) == 1 {
+	if c.read(name, &rec) && rec.Path == path && rec.Size == st.Size() && rec.ModTime.Equal(st.ModTime()) {
 		return rec.Digest, nil
 	}
-	return hashOf(append([]string{rec.Digest}, command[1:]...)...), nil
+	sum, err := fileDigest(path)
+	if err == nil {
+		c.write(name, pathRecord{Path: path, Size: st.Size(), ModTime: st.ModTime(), Digest: sum})
+	}
+	return sum, err
 }
 
 func (c probeCache) load(digest string) (probeRecord, bool) {
@@ -225,8 +229,8 @@ func fileDigest(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// hashOf returns the sha256 of words, kept apart by zero bytes.
-func hashOf(words ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(words, "\x00")))
+// hashOf returns the sha256 of s in hexadecimal.
+func hashOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])
 }

@@ -96,9 +96,8 @@ func (st *starter) launch(ctx context.Context, addr address) (*supervise.Process
 	if err != nil {
 		return nil, err
 	}
-	command := st.found.command
 	spec := supervise.Spec{
-		Name: "llama-server " + st.spec.Model.Name, Path: command[0], Args: append(slices.Clone(command[1:]), words...),
+		Name: "llama-server " + st.spec.Model.Name, Path: st.found.path, Args: words,
 		Env:  scrub(st.d.opts.Env, filepath.Join(st.spec.RunDir, "no-config"), addr.env()...),
 		Shim: st.d.opts.Shim, Outlive: st.spec.Outlive, Log: st.spec.Log,
 	}
