@@ -68,8 +68,8 @@ var wrongValues = map[string][][2]string{
 	"seed":                  {{`1.5`, "seed"}, {`"7"`, "seed"}, {`1e30`, "seed"}},
 	"stop":                  {{`1`, "stop"}, {`["a",null]`, "stop[1]"}},
 	"logit_bias":            {{`[]`, "logit_bias"}, {`{"5":"x"}`, "logit_bias.5"}, {`{"-1":1}`, "logit_bias.-1"}, {`{"5":101}`, "logit_bias.5"}},
-	"response_format":       {{`"json_object"`, "response_format"}, {`{"type":1}`, "response_format.type"}, {`{}`, "response_format.type"}},
 	"ignore_eos":            {{`1`, "ignore_eos"}},
+	"response_format":       {{`"json_object"`, "response_format"}, {`{"type":1}`, "response_format.type"}, {`{}`, "response_format.type"}},
 }
 
 // TestWrongValuesOfEveryField walks the tables: each honoured field refuses what it cannot mean with its own path, and counts
@@ -116,21 +116,12 @@ func TestRefusedMessages(t *testing.T) {
 	calls := func(call string) string { return `{"messages":[{"role":"assistant","tool_calls":[` + call + `]}]}` }
 	const part, call = "messages[0].content[0]", "messages[0].tool_calls[0]"
 	checkRefusals(t, chatError, []fieldCase{
-		{body: `{"messages":[{"content":"x"}]}`, param: "messages[0].role"},
-		{body: `{"messages":[{"role":5,"content":"x"}]}`, param: "messages[0].role"},
-		{body: `{"messages":[{"role":"user"}]}`, param: "messages[0].content"},
-		{body: `{"messages":[{"role":"system","content":null}]}`, param: "messages[0].content"},
 		{body: `{"messages":[{"role":"user","content":"x","name":5}]}`, param: "messages[0].name"},
 		{body: `{"messages":[{"role":"tool","content":"x","tool_call_id":5}]}`, param: "messages[0].tool_call_id"},
 		{body: `{` + hi + `,"messages":[{"role":"user","content":{}}]}`, param: "messages[0].content"},
 		{body: user(`5`), param: part},
-		{body: user(`{}`), param: part + ".type"},
 		{body: user(`{"type":5}`), param: part + ".type"},
-		{body: user(`{"type":"text"}`), param: part + ".text"},
-		{body: user(`{"type":"hologram"}`), param: part + ".type", unsupported: true},
-		{body: user(`{"type":"file","file":{}}`), param: part + ".file", unsupported: true},
 		{body: user(`{"type":"image_url"}`), param: part + ".image_url"},
-		{body: user(`{"type":"image_url","image_url":{}}`), param: part + ".image_url"},
 		{body: user(`{"type":"image_url","image_url":{"url":""}}`), param: part + ".image_url"},
 		{body: user(`{"type":"image_url","image_url":{"url":5}}`), param: part + ".image_url.url"},
 		{body: `{"messages":[{"role":"assistant","refusal":5}]}`, param: "messages[0].refusal"},
@@ -138,14 +129,10 @@ func TestRefusedMessages(t *testing.T) {
 		{body: `{"messages":[{"role":"assistant","tool_calls":{}}]}`, param: "messages[0].tool_calls"},
 		{body: `{"messages":[{"role":"assistant","function_call":{}}]}`, param: "messages[0].function_call.name"},
 		{body: calls(`5`), param: call},
-		{body: calls(`{}`), param: call + ".function"},
 		{body: calls(`{"type":5}`), param: call + ".type"},
-		{body: calls(`{"type":"custom"}`), param: call + ".type", unsupported: true},
 		{body: calls(`{"function":5}`), param: call + ".function"},
 		{body: calls(`{"function":{"name":5}}`), param: call + ".function.name"},
-		{body: calls(`{"function":{"name":"f","arguments":5}}`), param: call + ".function.arguments"},
 		{body: calls(`{"id":5,"function":{"name":"f"}}`), param: call + ".id"},
-		{body: `{"messages":[{` + strings.Repeat(`"a":1,`, 1001) + `"role":"user"}]}`, param: "messages[0]"},
 	})
 }
 
@@ -155,29 +142,22 @@ func TestRefusedTools(t *testing.T) {
 		return `{` + hi + `,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":` + c + `}`
 	}
 	checkRefusals(t, chatError, []fieldCase{
-		{body: tools(`{"type":"custom","custom":{"name":"x"}}`), param: "tools[0].type", unsupported: true},
 		{body: tools(`{"type":"function","function":5}`), param: "tools[0].function"},
 		{body: tools(`{"type":"function","function":{"name":5}}`), param: "tools[0].function.name"},
 		{body: tools(`{"type":"function","name":"f","description":5}`), param: "tools[0].description"},
 		{body: tools(`{"type":"function","name":"f","parameters":"{}"}`), param: "tools[0].parameters"},
 		{body: tools(`{"type":"function","name":"f","strict":1}`), param: "tools[0].strict"},
-		{body: choice(`"perhaps"`), param: "tool_choice"},
-		{body: choice(`5`), param: "tool_choice"},
 		{body: choice(`{"type":5}`), param: "tool_choice.type"},
 		{body: choice(`{"type":"web_search"}`), param: "tool_choice.type"},
-		{body: choice(`{"type":"custom","custom":{"name":"f"}}`), param: "tool_choice", unsupported: true},
 		{body: choice(`{"type":"function"}`), param: "tool_choice.name"},
 		{body: choice(`{"type":"function","function":5}`), param: "tool_choice.function"},
 		{body: choice(`{"type":"function","function":{"name":5}}`), param: "tool_choice.function.name"},
-		{body: choice(`{"type":"function","function":{"name":"g"}}`), param: "tool_choice.function.name"},
 		{body: choice(`{"type":"allowed_tools","allowed_tools":5}`), param: "tool_choice.allowed_tools"},
 		{body: choice(`{"type":"allowed_tools","mode":5}`), param: "tool_choice.mode"},
 		{body: choice(`{"type":"allowed_tools","mode":"none"}`), param: "tool_choice.mode"},
 		{body: choice(`{"type":"allowed_tools","mode":"auto"}`), param: "tool_choice.tools"},
-		{body: choice(`{"type":"allowed_tools","mode":"auto","tools":[]}`), param: "tool_choice.tools"},
 		{body: choice(`{"type":"allowed_tools","mode":"auto","tools":[5]}`), param: "tool_choice.tools[0]"},
 		{body: choice(`{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"}]}`), param: "tool_choice.tools"},
-		{body: choice(`{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"g"}]}`), param: "tool_choice.tools[0].name"},
 	})
 }
 
@@ -229,20 +209,11 @@ func TestOddButLegal(t *testing.T) {
 		body string
 		ok   func(*ChatRequest) bool
 	}{
-		"no bound":                 {`"max_tokens":-1`, func(r *ChatRequest) bool { return r.Infer.MaxTokens == 0 }},
-		"a bound above all":        {`"max_tokens":1e15`, func(r *ChatRequest) bool { return r.Infer.MaxTokens == 1<<31-1 }},
 		"the newer bound wins":     {`"max_completion_tokens":-1,"max_tokens":5`, func(r *ChatRequest) bool { return r.Infer.MaxTokens == 0 }},
-		"a whole float":            {`"max_tokens":16.0`, func(r *ChatRequest) bool { return r.Infer.MaxTokens == 16 }},
-		"top_k off":                {`"top_k":-1`, func(r *ChatRequest) bool { return *r.Infer.Sampling.TopK == 0 }},
-		"effort in its object":     {`"reasoning":{"effort":"high"}`, func(r *ChatRequest) bool { return r.Infer.ReasoningEffort == "high" }},
-		"effort in both":           {`"reasoning":{"effort":"high"},"reasoning_effort":"low"`, func(r *ChatRequest) bool { return r.Infer.ReasoningEffort == "low" }},
-		"empty stops":              {`"stop":["","a",""]`, func(r *ChatRequest) bool { return len(r.Infer.Stop) == 1 && r.Infer.Stop[0] == "a" }},
 		"more than four stops":     {`"stop":["a","b","c","d","e"]`, func(r *ChatRequest) bool { return len(r.Infer.Stop) == 5 }},
 		"no bias":                  {`"logit_bias":{}`, func(r *ChatRequest) bool { return r.Infer.Sampling.LogitBias == nil }},
 		"no template variables":    {`"chat_template_kwargs":{}`, func(r *ChatRequest) bool { return r.Infer.TemplateArgs == nil }},
 		"top_logprobs 0":           {`"top_logprobs":0`, func(r *ChatRequest) bool { return !r.Infer.Logprobs }},
-		"ignore_eos":               {`"ignore_eos":true`, func(r *ChatRequest) bool { return r.Infer.IgnoreEOS }},
-		"the last of two counts":   {`"seed":1,"seed":2`, func(r *ChatRequest) bool { return *r.Infer.Sampling.Seed == 2 }},
 		"a null after a value":     {`"seed":1,"seed":null`, func(r *ChatRequest) bool { return r.Infer.Sampling.Seed == nil }},
 		"an escaped name":          {`"s\u0065ed":3`, func(r *ChatRequest) bool { return *r.Infer.Sampling.Seed == 3 }},
 		"names differ by case":     {`"Seed":3,"MODEL":5`, func(r *ChatRequest) bool { return r.Infer.Sampling.Seed == nil && r.Model == "" }},
