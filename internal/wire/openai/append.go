@@ -142,9 +142,23 @@ func appendLegacyLogprobs(dst []byte, list []infer.TokenLogprob, offset int) ([]
 	each(`,"top_logprobs":[`, func(t *infer.TokenLogprob) { dst = appendLegacyTop(dst, t.Top) })
 	each(`,"text_offset":[`, func(t *infer.TokenLogprob) {
 		dst = strconv.AppendInt(dst, int64(offset), 10)
-		offset += utf8.RuneCountInString(t.Token)
+		offset += charsBegun(t)
 	})
 	return append(dst, '}'), offset
+}
+
+// charsBegun counts the characters that begin in t. A character that several tokens make up is counted with the first.
+func charsBegun(t *infer.TokenLogprob) (n int) {
+	raw := t.Token
+	if t.Bytes != nil {
+		raw = string(t.Bytes)
+	}
+	for i := range len(raw) {
+		if utf8.RuneStart(raw[i]) {
+			n++
+		}
+	}
+	return n
 }
 
 func appendLegacyTop(dst []byte, top []infer.TokenLogprob) []byte {
