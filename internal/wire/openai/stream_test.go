@@ -253,6 +253,13 @@ func TestFailedStreamHasNoEndMark(t *testing.T) {
 	if end := NewChatStream(head).AppendEnd(nil); len(end) != 0 {
 		t.Errorf("an answer without Done ends with %s", end)
 	}
+	text := NewCompletionStream(head)
+	if end := text.AppendEnd(text.Append(nil, infer.Text{Text: "a"})); strings.Contains(string(end), "[DONE]") {
+		t.Errorf("a completion without Done ends with %s", end)
+	}
+	if end := text.Append(text.Append(nil, infer.Done{}), infer.Text{Text: "late"}); strings.Contains(string(end), "late") {
+		t.Errorf("a completion goes on after Done: %s", end)
+	}
 	if _, err := NewChatAnswer(head).Body(); err == nil {
 		t.Error("a whole answer without Done is no error")
 	}
