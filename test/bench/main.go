@@ -17,18 +17,23 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == peerWord {
+		fmt.Fprintln(os.Stderr, servePeer(os.Args[2]))
+		os.Exit(1)
+	}
 	asJSON := flag.Bool("json", false, "print the report as JSON")
 	quick := flag.Bool("quick", false, "a tenth of the work, to see that it runs")
+	only := flag.Bool("scripted-only", false, "leave the real engine out")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *asJSON, *quick); err != nil {
+	if err := run(ctx, *asJSON, *quick, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, asJSON, quick bool) error {
+func run(ctx context.Context, asJSON, quick, scriptedOnly bool) error {
 	scale := 1
 	if quick {
 		scale = 10
@@ -47,8 +52,10 @@ func run(ctx context.Context, asJSON, quick bool) error {
 	if err := scripted(ctx, home, program, scale, r, say); err != nil {
 		return fmt.Errorf("scripted engine: %w", err)
 	}
-	if err := real(ctx, home, program, scale, r, say); err != nil {
-		return fmt.Errorf("real engine: %w", err)
+	if !scriptedOnly {
+		if err := real(ctx, home, program, scale, r, say); err != nil {
+			return fmt.Errorf("real engine: %w", err)
+		}
 	}
 	if asJSON {
 		enc := json.NewEncoder(os.Stdout)

@@ -12,22 +12,34 @@ import (
 	"github.com/stoker-llm/stoker/test/kit"
 )
 
-// way is one of the two ways to the engine: the same question, in the words that each expects. The first byte of both is that of the
+// way is one of the ways to the engine: directly, through stoker, and through the peer, which only passes bytes on. It is the same question, in the words that each expects. The first byte of both is that of the
 // first token: stoker does not pass the engine's progress events on, so the engine is not asked for them directly.
 type way struct {
-	b       *bed
-	through bool
+	b  *bed
+	by string
 }
 
+// The ways.
+const (
+	direct  = "direct"
+	through = "through stoker"
+	byPeer  = "through the peer"
+)
+
+var ways = []string{direct, through, byPeer}
+
 func (w way) ask(ctx context.Context, text string, tokens int, more map[string]any) (bench.Sample, error) {
-	if w.through {
+	switch w.by {
+	case through:
 		return bench.Stream(ctx, w.b.through, w.b.url+"/v1/chat/completions", chat("m", text, tokens, more))
+	case byPeer:
+		return bench.Stream(ctx, w.b.through, w.b.peer.url+"/v1/chat/completions", chat("", text, tokens, more))
 	}
 	return bench.Stream(ctx, w.b.direct, "http://engine/v1/chat/completions", chat("", text, tokens, more))
 }
 
-// firstBytes asks n times each way in turns, streams at once, and returns the times to the first byte: direct and through.
-func firstBytes(ctx context.Context, b *bed, n, streams int, text string, tokens int) (direct, through []time.Duration, err error) {
+// firstBytes asks n times each way in turns, streams at once, and returns the times to the first byte.
+func firstBytes(ctx context.Context, b *bed, n, streams int, text string, tokens int) (map[string][]time.Duration, error) {
 	round := func(w way) ([]time.Duration, error) {
 		var mu sync.Mutex
 		var times []time.Duration
@@ -46,25 +58,24 @@ func firstBytes(ctx context.Context, b *bed, n, streams int, text string, tokens
 		wg.Wait()
 		return times, errs
 	}
+	all := map[string][]time.Duration{}
 	for i := range n + n/10 {
-		d, err := round(way{b, false})
-		if err != nil {
-			return nil, nil, err
-		}
-		t, err := round(way{b, true})
-		if err != nil {
-			return nil, nil, err
-		}
-		if i >= n/10 { // the rest is warm-up
-			direct, through = append(direct, d...), append(through, t...)
+		for _, by := range ways {
+			times, err := round(way{b, by})
+			if err != nil {
+				return nil, err
+			}
+			if i >= n/10 { // the rest is warm-up
+				all[by] = append(all[by], times...)
+			}
 		}
 	}
-	return direct, through, nil
+	return all, nil
 }
 
 // relay asks rounds times each way in turns for a long answer, streams at once, and returns tokens/s each time and stoker's processor
 // time per 1,000 tokens.
-func relay(ctx context.Context, b *bed, rounds, streams, tokens int, text string, more map[string]any) (direct, through []float64, cpu time.Duration, err error) {
+func relay(ctx context.Context, b *bed, rounds, streams, tokens int, text string, more map[string]any) (map[string][]float64, time.Duration, error) {
 	burst := func(w way) (float64, int, error) {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -83,24 +94,26 @@ func relay(ctx context.Context, b *bed, rounds, streams, tokens int, text string
 		wg.Wait()
 		return float64(total) / time.Since(start).Seconds(), total, errs
 	}
-	relayed := 0
 	before, err := b.cpu()
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, 0, err
 	}
+	relayed := 0
+	speeds := map[string][]float64{}
 	for range rounds {
-		d, _, err := burst(way{b, false})
-		if err != nil {
-			return nil, nil, 0, err
+		for _, by := range ways {
+			speed, n, err := burst(way{b, by})
+			if err != nil {
+				return nil, 0, err
+			}
+			speeds[by] = append(speeds[by], speed)
+			if by == through {
+				relayed += n
+			}
 		}
-		t, n, err := burst(way{b, true})
-		if err != nil {
-			return nil, nil, 0, err
-		}
-		direct, through, relayed = append(direct, d), append(through, t), relayed+n
 	}
 	after, err := b.cpu()
-	return direct, through, (after - before) * 1000 / time.Duration(max(relayed, 1)), err
+	return speeds, (after - before) * 1000 / time.Duration(max(relayed, 1)), err
 }
 
 func scripted(ctx context.Context, home, program string, scale int, r *Report, say func(string)) error {
@@ -122,16 +135,16 @@ func scripted(ctx context.Context, home, program string, scale int, r *Report, s
 		return errors.Join(err, b.stop())
 	}
 	say("scripted engine: time to first byte, one stream")
-	d, t, err := firstBytes(ctx, b, 2000/scale, 1, "hello", 1)
+	t, err := firstBytes(ctx, b, 2000/scale, 1, "hello", 1)
 	if err != nil {
 		return errors.Join(err, b.stop())
 	}
-	r.Scripted.First1 = compare(d, t)
+	r.Scripted.First1 = compare(t)
 	say("scripted engine: time to first byte, 32 streams of 20 tokens/s")
-	if d, t, err = firstBytes(ctx, b, 40/scale, 32, "hello @fault{token-delay: 50ms}", 20); err != nil {
+	if t, err = firstBytes(ctx, b, 40/scale, 32, "hello @fault{token-delay: 50ms}", 20); err != nil {
 		return errors.Join(err, b.stop())
 	}
-	r.Scripted.First32 = compare(d, t)
+	r.Scripted.First32 = compare(t)
 	say("scripted engine: as fast as it can, one stream and eight")
 	if err := r.Scripted.relays(ctx, b, scale); err != nil {
 		return errors.Join(err, b.stop())
@@ -144,15 +157,15 @@ func scripted(ctx context.Context, home, program string, scale int, r *Report, s
 }
 
 func (e *EngineReport) relays(ctx context.Context, b *bed, scale int) error {
-	d, t, cpu, err := relay(ctx, b, 7, 1, 3000/scale, "hello", nil)
+	s, cpu, err := relay(ctx, b, 7, 1, 20000/scale, "hello", nil)
 	if err != nil {
 		return err
 	}
-	e.Relay1 = ratios(d, t, cpu)
-	if d, t, cpu, err = relay(ctx, b, 7, 8, 3000/scale, "hello", nil); err != nil {
+	e.Relay1 = ratios(s, cpu)
+	if s, cpu, err = relay(ctx, b, 7, 8, 400/scale, "hello @fault{token-delay: 10ms}", nil); err != nil {
 		return err
 	}
-	e.Relay8 = ratios(d, t, cpu)
+	e.Relay8 = ratios(s, cpu)
 	return nil
 }
 
@@ -167,29 +180,38 @@ func real(ctx context.Context, home, program string, scale int, r *Report, say f
 	}
 	r.Real.Engine = b.engine + ", " + filepath.Base(model)
 	say("llama-server: time to first byte")
-	d, t, err := firstBytes(ctx, b, 60/min(scale, 6), 1, "Say hello.", 1)
+	t, err := firstBytes(ctx, b, 60/min(scale, 6), 1, "Say hello.", 1)
 	if err != nil {
 		return errors.Join(err, b.stop())
 	}
-	r.Real.First1 = compare(d, t)
+	r.Real.First1 = compare(t)
 	say("llama-server: answers of 128 tokens")
-	dd, tt, cpu, err := relay(ctx, b, max(2, 10/scale), 1, 128, "Tell a story about a mill.", map[string]any{"ignore_eos": true})
+	s, cpu, err := relay(ctx, b, max(2, 7/scale), 1, 128, "Tell a story about a mill.", map[string]any{"ignore_eos": true})
 	if err != nil {
 		return errors.Join(err, b.stop())
 	}
-	r.Real.Relay1 = ratios(dd, tt, cpu)
+	r.Real.Relay1 = ratios(s, cpu)
 	return b.stop()
 }
 
-func compare(direct, through []time.Duration) *FirstByte {
-	d, t := bench.Summarize(direct), bench.Summarize(through)
-	return &FirstByte{N: d.N, Direct50: d.P50, Direct99: d.P99, Through50: t.P50, Through99: t.P99, Added50: t.P50 - d.P50, Added99: t.P99 - d.P99}
+func compare(times map[string][]time.Duration) *FirstByte {
+	d, t, p := bench.Summarize(times[direct]), bench.Summarize(times[through]), bench.Summarize(times[byPeer])
+	return &FirstByte{
+		N: d.N, Direct50: d.P50, Direct99: d.P99, Through50: t.P50, Through99: t.P99, Added50: t.P50 - d.P50, Added99: t.P99 - d.P99,
+		PeerAdded50: p.P50 - d.P50, PeerAdded99: p.P99 - d.P99,
+	}
 }
 
-func ratios(direct, through []float64, cpu time.Duration) *Relay {
-	pairs := make([]float64, len(direct))
-	for i := range direct {
-		pairs[i] = through[i] / direct[i]
+func ratios(speeds map[string][]float64, cpu time.Duration) *Relay {
+	d := speeds[direct]
+	ratio := func(by string) float64 {
+		pairs := make([]float64, len(d))
+		for i := range d {
+			pairs[i] = speeds[by][i] / d[i]
+		}
+		return bench.Median(pairs)
 	}
-	return &Relay{Rounds: len(pairs), Direct: bench.Median(direct), Through: bench.Median(through), Ratio: bench.Median(pairs), CPUPer1000: cpu}
+	return &Relay{
+		Rounds: len(d), Direct: bench.Median(d), Through: bench.Median(speeds[through]), Ratio: ratio(through), PeerRatio: ratio(byPeer), CPUPer1000: cpu,
+	}
 }

@@ -45,8 +45,9 @@ type bed struct {
 	cmd    *exec.Cmd
 	url    string
 	engine string // version and build
-	// through goes to stoker, direct to the engine's socket.
+	// through goes to stoker and to the peer, direct to the engine's socket.
 	through, direct *http.Client
+	peer            *peer
 	log             bytes.Buffer
 }
 
@@ -73,6 +74,9 @@ func start(ctx context.Context, home, program, engine string, args ...string) (*
 	if err != nil || len(sockets) != 1 {
 		return nil, errors.Join(fmt.Errorf("%d engine sockets found, want 1 (%w)", len(sockets), err), b.stop())
 	}
+	if b.peer, err = startPeer(ctx, sockets[0]); err != nil {
+		return nil, errors.Join(err, b.stop())
+	}
 	b.through = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	b.direct = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", sockets[0])
@@ -98,6 +102,9 @@ func (b *bed) await(ctx context.Context, state string) error {
 }
 
 func (b *bed) stop() error {
+	if b.peer != nil {
+		b.peer.stop()
+	}
 	b.cmd.Process.Signal(os.Interrupt) //nolint:errcheck // it may be gone
 	if err := b.cmd.Wait(); err != nil {
 		return fmt.Errorf("stoker ended with %w\n%s", err, b.log.String())

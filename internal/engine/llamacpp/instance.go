@@ -86,7 +86,7 @@ func (in *instance) lifetime(ctx context.Context) (context.Context, context.Canc
 }
 
 // exitWait is how long a broken connection waits for the process's end that may explain it.
-const exitWait = 300 * time.Millisecond
+const exitWait = time.Second
 
 // lostError is the error of an answer that broke off, with the engine's end if there was one.
 func (in *instance) lostError(err error) error {
