@@ -329,11 +329,13 @@ func TestEncodeSmall(t *testing.T) {
 		want   string
 	}{
 		{
-			"tokens", EncodeCompletion, infer.Request{Kind: infer.Completion, PromptTokens: []int{1, 2}, Suffix: "s", Logprobs: true},
+			"tokens", EncodeCompletion,
+			infer.Request{Kind: infer.Completion, PromptTokens: []int{1, 2}, Suffix: "s", Logprobs: true},
 			`{"model":"m","prompt":[1,2],"suffix":"s","logprobs":0` + rest,
 		},
 		{
-			"json_object", EncodeCompletion, infer.Request{Kind: infer.Completion, Prompt: "p", Format: infer.Format{Kind: infer.FormatJSONObject}},
+			"json_object", EncodeCompletion,
+			infer.Request{Kind: infer.Completion, Prompt: "p", Format: infer.Format{Kind: infer.FormatJSONObject}},
 			`{"model":"m","prompt":"p","response_format":{"type":"json_object"}` + rest,
 		},
 		{
@@ -423,8 +425,11 @@ func TestEncoderEdges(t *testing.T) {
 	})
 	t.Run("half a character where the field changes", func(t *testing.T) {
 		out := stream(NewChatStream(head), []infer.Event{
-			infer.Reasoning{Text: "r\xe2\x82"}, infer.Text{Text: "t\xf0"}, infer.ToolStart{Name: "f"},
-			infer.ToolArgs{Text: "{\xe2"}, infer.Done{Reason: infer.StopLength},
+			infer.Reasoning{Text: "r\xe2\x82"},
+			infer.Text{Text: "t\xf0"},
+			infer.ToolStart{Name: "f"},
+			infer.ToolArgs{Text: "{\xe2"},
+			infer.Done{Reason: infer.StopLength},
 		})
 		content, reasoning, args := contents(t, out)
 		if reasoning != "r\ufffd\ufffd" || content != "t\ufffd" || args != "{\ufffd" {
