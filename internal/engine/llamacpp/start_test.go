@@ -128,8 +128,8 @@ func TestReviewR16FailedStart(t *testing.T) {
 		says         string
 	}{
 		{"dies before it listens", "die-at: bind\nlast-words: 'E cannot open the model'", infer.ErrEngine, "cannot open the model"},
-		{"dies while loading", "die-at: load\nlast-words: 'E failed to load model'", infer.ErrEngine, "architecture llama"},
-		{"runs out of memory", "die-at: load\ndie-how: kill\nlast-words: 'CUDA error: out of memory'", infer.ErrModelTooLarge, "out of memory"},
+		{"dies while loading", "load: 200ms\ndie-at: load\nlast-words: 'E failed to load model'", infer.ErrEngine, "architecture llama"},
+		{"runs out of memory", "load: 200ms\ndie-at: load\ndie-how: kill\nlast-words: 'CUDA error: out of memory'", infer.ErrModelTooLarge, "out of memory"},
 		{"dies in its first answer", "die-at: warmup", infer.ErrEngine, "could not load tiny"},
 		{"lies about being ready", "lies: fail", infer.ErrEngine, "scripted failure"},
 		{"gives a smaller window", "window: 512", infer.ErrUnsupported, "512"},
