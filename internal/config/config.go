@@ -67,7 +67,7 @@ type Config struct {
 
 // LlamaCpp are the settings of the engine llamacpp.
 type LlamaCpp struct {
-	// Path is the llama-server to use, "" to look on PATH and in EngineDir.
+	// Path is the llama-server to use, "" to look in EngineDir and on PATH.
 	Path string
 	// Args hold for every model that this engine runs; see Config.EngineArgs.
 	Args []Option

@@ -140,7 +140,7 @@ func engineSettings() []setting[Config] {
 		row(about{
 			key: "engines.llamacpp.path", env: "STOKER_LLAMACPP_PATH",
 			help: "The llama-server to use.",
-			why:  "None: PATH is searched, then stoker's own folder, DATA_DIR/engines/llamacpp.",
+			why:  "None: stoker's own folder, DATA_DIR/engines/llamacpp, is searched, then PATH.",
 		}, path("a llama-server"), func(c *Config) *string { return &c.LlamaCpp.Path }),
 		options(about{
 			key: keyLlamaCppArgs, off: "no options",

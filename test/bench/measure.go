@@ -141,7 +141,7 @@ func scripted(ctx context.Context, home, program string, scale int, r *Report, s
 	}
 	r.Scripted.First1 = compare(t)
 	say("scripted engine: time to first byte, 32 streams of 20 tokens/s")
-	if t, err = firstBytes(ctx, b, 40/scale, 32, "hello @fault{token-delay: 50ms}", 20); err != nil {
+	if t, err = firstBytes(ctx, b, max(2, 12/scale), 32, "hello @fault{token-delay: 50ms}", 20); err != nil {
 		return errors.Join(err, b.stop())
 	}
 	r.Scripted.First32 = compare(t)
@@ -162,7 +162,7 @@ func (e *EngineReport) relays(ctx context.Context, b *bed, scale int) error {
 		return err
 	}
 	e.Relay1 = ratios(s, cpu)
-	if s, cpu, err = relay(ctx, b, 7, 8, 400/scale, "hello @fault{token-delay: 10ms}", nil); err != nil {
+	if s, cpu, err = relay(ctx, b, 7, 8, 200/scale, "hello @fault{token-delay: 10ms}", nil); err != nil {
 		return err
 	}
 	e.Relay8 = ratios(s, cpu)
