@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -50,6 +51,9 @@ func firstBytes(ctx context.Context, b *bed, n, streams int, text string, tokens
 				// Clients do not start in the same microsecond.
 				time.Sleep(time.Duration(i) * 3 * time.Millisecond * time.Duration(min(1, streams-1)))
 				s, err := w.ask(ctx, text, tokens, nil)
+				if err != nil {
+					err = fmt.Errorf("%s: %w", w.by, err)
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				times, errs = append(times, s.First), errors.Join(errs, err)

@@ -15,7 +15,8 @@ import (
 // peerWord makes this program the peer: a bare reverse proxy.
 const peerWord = "peer"
 
-// servePeer is the peer process: the standard library's reverse proxy in front of a socket, and nothing else. It is what one more
+// servePeer is the peer process: the standard library's reverse proxy in front of a socket, and nothing else, with a new connection
+// to the engine for each request, as stoker makes one. It is what one more
 // process on the way costs on this machine, whatever it does. It prints its address and serves until it is killed.
 func servePeer(socket string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -24,7 +25,7 @@ func servePeer(socket string) error {
 	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "engine" },
-		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}},
 		FlushInterval: -1,
