@@ -51,11 +51,15 @@ func firstBytes(ctx context.Context, b *bed, n, streams int, text string, tokens
 				// Clients do not start in the same microsecond.
 				time.Sleep(time.Duration(i) * 3 * time.Millisecond * time.Duration(min(1, streams-1)))
 				s, err := w.ask(ctx, text, tokens, nil)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil && w.by == byPeer {
+					b.peerBroken++ // the peer's own trouble must not end the run; it is printed
+					return
+				}
 				if err != nil {
 					err = fmt.Errorf("%s: %w", w.by, err)
 				}
-				mu.Lock()
-				defer mu.Unlock()
 				times, errs = append(times, s.First), errors.Join(errs, err)
 			})
 		}
@@ -91,6 +95,10 @@ func relay(ctx context.Context, b *bed, rounds, streams, tokens int, text string
 				_, err := w.ask(ctx, text, tokens, more)
 				mu.Lock()
 				defer mu.Unlock()
+				if err != nil && w.by == byPeer {
+					b.peerBroken++
+					return
+				}
 				errs = errors.Join(errs, err)
 				total += tokens
 			})
@@ -157,6 +165,7 @@ func scripted(ctx context.Context, home, program string, scale int, r *Report, s
 		return errors.Join(err, b.stop())
 	}
 	r.IdleMemory = idle
+	r.PeerBroken += b.peerBroken
 	return b.stop()
 }
 
@@ -195,6 +204,7 @@ func real(ctx context.Context, home, program string, scale int, r *Report, say f
 		return errors.Join(err, b.stop())
 	}
 	r.Real.Relay1 = ratios(s, cpu)
+	r.PeerBroken += b.peerBroken
 	return b.stop()
 }
 

@@ -48,7 +48,9 @@ type bed struct {
 	// through goes to stoker and to the peer, direct to the engine's socket.
 	through, direct *http.Client
 	peer            *peer
-	log             bytes.Buffer
+	// peerBroken counts the answers that broke off on the way through the peer.
+	peerBroken int
+	log        bytes.Buffer
 }
 
 // start serves a model with an engine, and finds the engine's socket.
