@@ -6,15 +6,50 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stoker-llm/stoker/internal/wire/rawjson"
 )
 
-// tokenRule is what a token is: a word or a punctuation mark, with at most one blank before it, or white space.
-var tokenRule = regexp.MustCompile(`\s?[\p{L}\p{N}_]+|\s?[^\s\p{L}\p{N}_]|\s`)
+// Tokenize splits text into tokens: a word or a punctuation mark, with at most one blank before it, or white space. Joined they are
+// the text again.
+func Tokenize(text string) []string {
+	tokens := make([]string, 0, len(text)/4+1)
+	for len(text) > 0 {
+		n := tokenLen(text)
+		tokens = append(tokens, text[:n])
+		text = text[n:]
+	}
+	return tokens
+}
 
-// Tokenize splits text into tokens. Joined they are the text again.
-func Tokenize(text string) []string { return tokenRule.FindAllString(text, -1) }
+// tokenLen is the length of the first token of a text that is not empty.
+func tokenLen(text string) int {
+	n := 0
+	if blank(text[0]) {
+		n = 1
+		if len(text) == 1 || blank(text[1]) {
+			return 1
+		}
+	}
+	start := n
+	for n < len(text) {
+		r, size := utf8.DecodeRuneInString(text[n:])
+		if !inWord(r) {
+			if n == start {
+				n += size // a mark stands alone
+			}
+			break
+		}
+		n += size
+	}
+	return n
+}
+
+func blank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\f' }
+
+func inWord(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
 
 // tokenID is a token's number. It is the same in every run.
 func tokenID(token string) int {

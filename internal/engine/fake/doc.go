@@ -9,6 +9,7 @@
 // Without one it is a well-behaved engine: its answers follow from the last message alone, and a token is a word or a
 // punctuation mark with the blank before it, so every count can be checked by hand.
 //
-// GET /fake/state says what runs and what was cancelled, GET /fake/requests what was received. A Server may be used from many
+// GET /fake/state says what runs, how many tokens were made so far and what was cancelled; GET /fake/requests what was received, what
+// became of each request, and when its client was gone. A Server may be used from many
 // goroutines; a slow client holds back its own answer only, and a slot with it, as in the engines it plays.
 package fake

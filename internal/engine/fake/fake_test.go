@@ -1,14 +1,13 @@
 package fake
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +38,7 @@ func post(t *testing.T, url, body string) (int, string) {
 const hello = `{"stream":true,"temperature":0,"max_tokens":4,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"a b`
 
 func TestParseScript(t *testing.T) {
-	good := []string{"", "load: 2s\ntokens: 5", "die-at: after:3\ndie-how: exit:7", "lies: after:2", "omit: [done, usage]", "close-at: prefill\nclose-how: reset"}
+	good := []string{"", "info: hang\nnoise-to: both", "silent-at: bind", "close-at: after:2\nclose-how: cut", "load: 2s\ntokens: 5", "die-at: after:3\ndie-how: exit:7", "lies: after:2", "omit: [done, usage]", "close-at: prefill\nclose-how: reset"}
 	for _, s := range good {
 		if _, err := ParseScript([]byte(s)); err != nil {
 			t.Errorf("%q is refused: %v", s, err)
@@ -47,6 +46,7 @@ func TestParseScript(t *testing.T) {
 	}
 	bad := map[string]string{
 		"dye-at: load": "dye-at", "die-at: lunch": "die-at", "die-how: slowly": "die-how", "lies: often": "lies", "omit: [all]": "omit",
+		"close-at: bind": "close-at", "error-at: load": "error-at", "info: maybe": "info", "noise-to: printer": "noise-to",
 		"status-body: xml": "status-body", "port-lost: 1": "state-file", "tokens: many": "tokens", "close-how: softly": "close-how",
 	}
 	for s, says := range bad {
@@ -80,23 +80,35 @@ func FuzzRequest(f *testing.F) {
 		if json.Unmarshal(body, &r) != nil {
 			return
 		}
-		base := func(last string) (Script, string) { return Script{}, last }
+		base := func(last string) (Script, bool, string) { return Script{}, true, last }
 		for _, chat := range []bool{true, false} {
-			if q, err := r.question(base, chat); err == nil && q.script.Tokens < 1000 && len(body) < 300 {
-				if a := q.reply(); a.reason == "" {
-					t.Errorf("an answer without a reason to %s", body)
-				}
+			q, err := r.question(setting{base: base, chat: chat, max: 100})
+			if err != nil || len(body) > 300 {
+				continue
+			}
+			if a := q.reply(); a.reason == "" || len(a.tokens)+a.callTokens() > 100 {
+				t.Errorf("%d tokens, ended by %q, to %s", len(a.tokens)+a.callTokens(), a.reason, body)
 			}
 		}
 	})
 }
 
-func TestTokensJoinToTheText(t *testing.T) {
-	for _, s := range []string{"", "a b", "1 größe, 東京!\n\n  x", "🚂🚂"} {
-		if got := strings.Join(Tokenize(s), ""); got != s {
+// tokenRule is the rule of a token as an expression, which the code follows by hand.
+var tokenRule = regexp.MustCompile(`\s?[\p{L}\p{N}_]+|\s?[^\s\p{L}\p{N}_]|\s`)
+
+func FuzzTokenize(f *testing.F) {
+	for _, s := range []string{"", "a b", "1 größe, 東京!\n\n  x", "🚂🚂", " ", "a \xe2\x82 b", " ,", "\u00a0x \v"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := Tokenize(s)
+		if strings.Join(got, "") != s {
 			t.Errorf("%q became %q", s, got)
 		}
-	}
+		if want := tokenRule.FindAllString(s, -1); !slices.Equal(got, want) {
+			t.Errorf("%q: tokens %q, want %q", s, got, want)
+		}
+	})
 }
 
 func TestHelpNamesEveryKey(t *testing.T) {
@@ -120,7 +132,7 @@ func TestGoodAnswers(t *testing.T) {
 		!strings.Contains(b, `"stopping_word":"a"`) || strings.Contains(b, `"content":" a"`) {
 		t.Errorf("a stop text gives %s", b)
 	}
-	call := strings.Replace(hello, "a b", `@call get_weather {\"city\": \"Rome\"}`, 1) + `"}],"tools":[{"type":"function"}]}`
+	call := chatOf(`@call get_weather {"city": "Rome"}`, `"stream":true,"tools":[{"type":"function"}]`)
 	if _, b := post(t, url+"/v1/chat/completions", call); !strings.Contains(b, `"name":"get_weather"`) || !strings.Contains(b, `"finish_reason":"tool_calls"`) {
 		t.Errorf("a tool call gives %s", b)
 	}
@@ -152,12 +164,16 @@ func TestFaults(t *testing.T) {
 		{"status: 500, status-body: string", 500, `{"error":"scripted failure"}`, ""},
 		{"close-at: after:2", 200, `" a"`, "[DONE]"},
 		{"close-at: after:2, close-how: half-line", 200, `" a"`, "[DONE]"},
+		{"close-at: after:2, close-how: cut", 200, `" a"`, "[DONE]"},
+		{"close-at: after:4", 200, `" b"`, "finish_reason\":\"length"},
+		{"error-at: final", 200, `" b"`, "[DONE]"},
 		{"die-at: after:2", 200, `" a"`, "[DONE]"},
 		{"bad-json-at: after:2", 200, `{"choices":[{` + "\n", ""},
-		{"error-at: after:2", 200, `"scripted failure"`, "[DONE]"},
+		{"error-at: after:2", 200, `" a"`, "[DONE]"},
 		{"omit: [done]", 200, `"finish_reason":"length"`, "[DONE]"},
 		{"omit: [finish]", 200, "[DONE]", `"finish_reason":"length"`},
 		{"omit: [usage]", 200, "[DONE]", `"usage"`},
+		{"omit: [usage, finish, done]", 200, `" b"`, `"finish_reason":"length"`},
 		{"think: 'let me see'", 200, `let"`, ""},
 		{"answer: 'fixed'", 200, `"fixed"`, ""},
 		{"tokens: 2", 200, `" a"`, `" b"`},
@@ -212,11 +228,15 @@ func TestStateSeesTheClientLeave(t *testing.T) {
 			resp.Body.Close()
 		}
 	}()
-	until(t, func() bool { return s.State().Active == 1 })
+	until(t, func() bool { st := s.State(); return st.Active == 1 && st.Tokens == 1 })
+	if got := s.Requests()[0]; got.Outcome != Active || !got.Ended.IsZero() {
+		t.Errorf("while it is answered the request is %+v", got)
+	}
 	cancel()
 	until(t, func() bool { st := s.State(); return st.Active == 0 && st.Cancelled == 1 })
-	if got := s.Received(); len(got) != 1 || got[0].Path != "/v1/chat/completions" {
-		t.Errorf("received %+v", got)
+	if got := s.Requests(); len(got) != 1 || got[0].Path != "/v1/chat/completions" || got[0].Outcome != Cancelled || got[0].Tokens != 1 ||
+		got[0].Ended.Before(got[0].At) || got[0].Ended != s.State().LastCancel {
+		t.Errorf("requests %+v", got)
 	}
 }
 
@@ -265,11 +285,22 @@ func TestMLXWays(t *testing.T) {
 			t.Errorf("status %d, no %s in %s", status, want, body)
 		}
 	}
-	for _, b := range []string{`{"messages":[],"temperature":null}`, `{"stream_options":{}}`, `{"xtc_probability":0}`} {
-		if resp, err := http.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(b)); err == nil {
-			resp.Body.Close()
-			t.Errorf("%s is answered with %d, want a closed connection", b, resp.StatusCode)
+	for body, says := range map[string]string{
+		`{"messages":[],"temperature":null}`:  "temperature must be of type ('float', 'int')",
+		`{"messages":[],"xtc_probability":0}`: "xtc_probability must be of type float",
+		`{"messages":[],"max_tokens":"7"}`:    "max_tokens must be of type int",
+		`{"messages":[],"model":null}`:        "requested_model must be of type str",
+		`{}`:                                  "Request did not contain messages",
+		`[]`:                                  "Request should be a JSON dictionary",
+		`{bad`:                                "Invalid JSON in request body",
+	} {
+		if status, b := post(t, url+"/v1/chat/completions", body); status != 400 || !strings.Contains(b, `{"error":"`+says) {
+			t.Errorf("%s: %d %s, want 400 with %s", body, status, b, says)
 		}
+	}
+	noMember := strings.Replace(hello, `"stream_options":{"include_usage":true}`, `"stream_options":{}`, 1) + `"}]}`
+	if status, b := post(t, url+"/v1/chat/completions", noMember); status != 200 || !strings.Contains(b, `"finish_reason":"length"`) || strings.Contains(b, "[DONE]") {
+		t.Errorf("stream_options without its member: %d %s, want an end behind the reason", status, b)
 	}
 	if status, b := post(t, url+"/v1/chat/completions", `{"messages":[]}`); status != 404 || !strings.Contains(b, `{"error":"`) {
 		t.Errorf("no messages: %d %s, want 404 with a string", status, b)
@@ -282,36 +313,10 @@ func TestMLXWays(t *testing.T) {
 	if resp.StatusCode != http.StatusLengthRequired {
 		t.Errorf("a body without a length gives %d, want 411", resp.StatusCode)
 	}
-}
-
-func TestMainSpeaksTheEnginesLanguage(t *testing.T) {
-	script := filepath.Join(t.TempDir(), "s.yaml")
-	if err := os.WriteFile(script, []byte("die-at: bind\ndie-how: exit:9\nlast-words: bye\n"), 0o600); err != nil {
-		t.Fatal(err)
+	if resp.ProtoMajor != 1 || resp.ProtoMinor != 0 || !resp.Close {
+		t.Errorf("it answers in %s, want HTTP/1.0 and a closed connection", resp.Proto)
 	}
-	tests := []struct {
-		args []string
-		exit int
-		says string
-	}{
-		{[]string{"--help"}, 0, "Usage: stoker engine fake"},
-		{[]string{"--", "--help"}, 0, "-c,    --ctx-size N"},
-		{[]string{"--", "--version"}, 0, "version: 0.0.0-fake"},
-		{[]string{"--", "--list-devices"}, 0, "Available devices"},
-		{[]string{"--", "--nonsense"}, 1, "error: invalid argument: --nonsense"},
-		{[]string{"--as", "mlx-lm", "--", "--ctx-size", "1"}, 1, "error: invalid argument: --ctx-size"},
-		{[]string{"--", "-c"}, 1, "expected value for argument: -c"},
-		{[]string{"--as", "vllm"}, 2, "vllm"},
-		{[]string{"--script", "/nowhere.yaml"}, 2, "nowhere.yaml"},
-		{[]string{"--port", "1"}, 2, "go behind --"},
-		{[]string{"--script", script}, 9, "bye"},
-	}
-	for _, tt := range tests {
-		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
-			var out bytes.Buffer
-			if got := Main(tt.args, nil, &out, &out); got != tt.exit || !strings.Contains(out.String(), tt.says) {
-				t.Errorf("exit %d with %q, want %d with %q", got, out.String(), tt.exit, tt.says)
-			}
-		})
+	if status, b := post(t, url+"/nothing", "{}"); status != 404 || b != "Not Found" {
+		t.Errorf("an unknown path gives %d %s", status, b)
 	}
 }

@@ -28,7 +28,10 @@ or sent while it runs:
   curl http://127.0.0.1:8080/fake/state       what runs, what was cancelled
   curl http://127.0.0.1:8080/fake/requests    what was received
 
-Phases: ` + Phases + `
+The requests are listed with what became of each, and when its client was gone.
+
+Phases:
+  ` + Phases + `
 
 Keys:
 `)
@@ -36,7 +39,7 @@ Keys:
 		fmt.Fprintf(&b, "  %-16s %s\n", k.Tag.Get("yaml"), k.Tag.Get("help"))
 	}
 	b.WriteString(`
-The squatter answers /health and nothing else: somebody else's server on the port one wanted. The engine flags behind -- are the
+--as mlx-lm plays mlx_lm.server instead, in HTTP/1.0 and with its own words. The squatter answers /health and nothing else: somebody else's server on the port one wanted. The engine flags behind -- are the
 played engine's own; -- --help lists those that are known, and an unknown one ends the process as it does there.
 `)
 	return b.String()

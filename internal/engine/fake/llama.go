@@ -5,26 +5,29 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
-
-	"github.com/stoker-llm/stoker/internal/wire/rawjson"
 )
 
 // llamaRoutes are the routes of llama-server that a supervisor or client uses.
 func (s *Server) llamaRoutes() {
-	s.mux.HandleFunc("GET /health", s.whenLoaded(func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
-	}))
-	s.mux.HandleFunc("GET /props", s.whenLoaded(s.llamaProps))
-	s.mux.HandleFunc("GET /v1/models", s.whenLoaded(s.llamaModels))
+	for _, p := range []string{"GET /health", "GET /v1/health"} {
+		s.mux.HandleFunc(p, s.whenLoaded(func(w http.ResponseWriter, _ *http.Request) {
+			writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+		}))
+	}
+	s.mux.HandleFunc("GET /props", s.whenLoaded(s.info(s.llamaProps)))
+	s.mux.HandleFunc("GET /slots", s.whenLoaded(s.info(s.llamaSlots)))
+	s.mux.HandleFunc("GET /metrics", s.whenLoaded(s.info(s.llamaMetrics)))
+	for _, p := range []string{"GET /v1/models", "GET /models"} {
+		s.mux.HandleFunc(p, s.whenLoaded(s.info(s.llamaModels)))
+	}
 	s.mux.HandleFunc("POST /tokenize", s.whenLoaded(s.llamaTokenize))
 	s.mux.HandleFunc("POST /apply-template", s.whenLoaded(s.llamaTemplate))
 	s.mux.HandleFunc("POST /v1/chat/completions/input_tokens", s.whenLoaded(s.llamaCount))
 	for _, p := range []string{"POST /v1/chat/completions", "POST /chat/completions"} {
-		s.mux.HandleFunc(p, s.whenLoaded(func(w http.ResponseWriter, r *http.Request) { s.llamaAnswer(w, r, chatShape{alias: s.cfg.Alias}) }))
+		s.mux.HandleFunc(p, s.whenLoaded(func(w http.ResponseWriter, r *http.Request) { s.llamaAnswer(w, r, newChatShape(s.cfg.Alias)) }))
 	}
 	s.mux.HandleFunc("POST /v1/completions", s.whenLoaded(func(w http.ResponseWriter, r *http.Request) {
-		s.llamaAnswer(w, r, textShape{alias: s.cfg.Alias})
+		s.llamaAnswer(w, r, newTextShape(s.cfg.Alias))
 	}))
 	for _, p := range []string{"POST /completion", "POST /completions"} {
 		s.mux.HandleFunc(p, s.whenLoaded(func(w http.ResponseWriter, r *http.Request) { s.llamaAnswer(w, r, nativeShape{}) }))
@@ -44,6 +47,8 @@ func llamaError(status int, message string) any {
 		kind = "authentication_error"
 	case http.StatusNotFound:
 		kind = "not_found_error"
+	case http.StatusNotImplemented:
+		kind = "not_supported_error"
 	case http.StatusServiceUnavailable:
 		kind = "unavailable_error"
 	}
@@ -71,10 +76,13 @@ func (s *Server) window() int {
 	return s.cfg.Window
 }
 
+// buildInfo is the build in llama-server's form.
+const buildInfo = "b0-fake"
+
 func (s *Server) llamaProps(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{
 		"default_generation_settings": map[string]any{"n_ctx": s.window()},
-		"total_slots":                 s.cfg.Slots, "model_alias": s.cfg.Alias, "build_info": "b0-fake", "bos_token": "<s>", "eos_token": "</s>",
+		"total_slots":                 s.cfg.Slots, "model_alias": s.cfg.Alias, "build_info": buildInfo, "bos_token": "<s>", "eos_token": "</s>",
 		"chat_template":      "{{ messages }}",
 		"chat_template_caps": map[string]bool{"supports_tools": true, "supports_tool_calls": true},
 		"modalities":         map[string]bool{"vision": false, "audio": false},
@@ -86,6 +94,46 @@ func (s *Server) llamaModels(w http.ResponseWriter, _ *http.Request) {
 		"id": s.cfg.Alias, "object": "model", "created": s.started.Unix(), "owned_by": "llamacpp",
 		"meta": map[string]any{"n_ctx": s.window(), "n_ctx_train": s.cfg.Window},
 	}}})
+}
+
+// llamaSlots shows the slots, the busy ones first.
+func (s *Server) llamaSlots(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.NoSlots {
+		writeJSON(w, http.StatusNotImplemented, llamaError(http.StatusNotImplemented, "This server does not support slots endpoint. Start it with `--slots`"))
+		return
+	}
+	busy, window := s.State().Active, s.window()
+	if r.URL.Query().Has("fail_on_no_slot") && busy >= s.cfg.Slots {
+		writeJSON(w, http.StatusServiceUnavailable, llamaError(http.StatusServiceUnavailable, "no slot available"))
+		return
+	}
+	list := make([]any, s.cfg.Slots)
+	for i := range list {
+		list[i] = map[string]any{"id": i, "n_ctx": window, "speculative": false, "is_processing": i < busy}
+	}
+	writeJSON(w, http.StatusOK, list)
+}
+
+func (s *Server) llamaMetrics(w http.ResponseWriter, _ *http.Request) {
+	if !s.cfg.Metrics {
+		writeJSON(w, http.StatusNotImplemented, llamaError(http.StatusNotImplemented, "This server does not support metrics endpoint. Start it with `--metrics`"))
+		return
+	}
+	st := s.State()
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	w.Header().Set("Process-Start-Time-Unix", strconv.FormatInt(s.started.Unix(), 10))
+	for _, m := range []struct {
+		name, kind, text string
+		n                int
+	}{
+		{"prompt_tokens_total", "counter", "Number of prompt tokens processed, excluding cached tokens", st.PromptTokens},
+		{"prompt_tokens_cached_total", "counter", "Number of prompt tokens reused from the cache", 0},
+		{"tokens_predicted_total", "counter", "Number of generation tokens processed", st.Tokens},
+		{"requests_processing", "gauge", "Number of requests processing", st.Active},
+		{"requests_deferred", "gauge", "Number of requests deferred", st.Waiting},
+	} {
+		fmt.Fprintf(w, "# HELP llamacpp:%s %s\n# TYPE llamacpp:%s %s\nllamacpp:%s %d\n", m.name, m.text, m.name, m.kind, m.name, m.n)
+	}
 }
 
 func (s *Server) llamaTokenize(w http.ResponseWriter, r *http.Request) {
@@ -131,250 +179,32 @@ func (s *Server) llamaCount(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) llamaAnswer(w http.ResponseWriter, r *http.Request, sh shape) {
-	req, err := s.read(w, r)
+	refuse := func(rec *record, status int, body any) {
+		if rec != nil {
+			s.mark(rec, Refused)
+		}
+		writeJSON(w, status, body)
+	}
+	req, rec, err := s.read(w, r)
 	if err != nil {
-		writeJSON(w, http.StatusInternalServerError, llamaError(http.StatusInternalServerError, err.Error()))
+		refuse(rec, http.StatusBadRequest, llamaError(http.StatusBadRequest, err.Error()))
 		return
 	}
 	_, chat := sh.(chatShape)
-	q, err := req.question(s.base, chat)
+	window := s.window()
+	q, err := req.question(setting{base: s.base, chat: chat, max: window})
 	if err != nil {
-		writeJSON(w, http.StatusBadRequest, llamaError(http.StatusBadRequest, err.Error()))
+		refuse(rec, http.StatusBadRequest, llamaError(http.StatusBadRequest, err.Error()))
 		return
 	}
-	if n, most := len(q.prompt), s.window(); n >= most {
-		writeJSON(w, http.StatusBadRequest, map[string]any{"error": map[string]any{
-			"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": n, "n_ctx": most,
-			"message": fmt.Sprintf("request (%d tokens) exceeds the available context size (%d tokens), try increasing it", n, most),
+	q.rec = rec
+	if n := len(q.prompt); n >= window {
+		refuse(rec, http.StatusBadRequest, map[string]any{"error": map[string]any{
+			"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": n, "n_ctx": window,
+			"message": fmt.Sprintf("request (%d tokens) exceeds the available context size (%d tokens), try increasing it", n, window),
 		}})
 		return
 	}
-	q.max = min(q.max, s.window()-len(q.prompt))
+	q.max = min(q.max, window-len(q.prompt))
 	s.answer(w, r, q, sh)
-}
-
-// frame begins an event with the head of an OpenAI chunk; the caller appends the choices' members.
-func frame(object, alias string) []byte {
-	b := append(make([]byte, 0, 256), `data: {"id":"chatcmpl-fake","object":"`...)
-	b = append(append(b, object...), `","created":1700000000,"model":`...)
-	b = rawjson.AppendString(b, alias)
-	return append(b, `,"choices":[`...)
-}
-
-// chatShape is llama-server's chat.
-type chatShape struct{ alias string }
-
-func (c chatShape) delta(members string, text string) []byte {
-	b := append(frame("chat.completion.chunk", c.alias), `{"index":0,"finish_reason":null,"delta":{`...)
-	b = appendRaw(append(b, members...), text)
-	return append(b, '}', '}', ']', '}', '\n', '\n')
-}
-
-func (c chatShape) progress(q *question, done, total int) []byte {
-	if !q.progress {
-		return nil
-	}
-	b := append(frame("chat.completion.chunk", c.alias), `{"index":0,"finish_reason":null,"delta":{"role":"assistant","content":null}}],`...)
-	return appendProgress(b, done, total)
-}
-
-func appendProgress(b []byte, done, total int) []byte {
-	return append(fmt.Appendf(b, `"prompt_progress":{"total":%d,"cache":0,"processed":%d,"time_ms":1}}`, total, done), '\n', '\n')
-}
-
-func (c chatShape) think(token string) []byte { return c.delta(`"reasoning_content":`, token) }
-
-func (c chatShape) text(q *question, token string) []byte {
-	if q.probs < 0 {
-		return c.delta(`"content":`, token)
-	}
-	b := append(frame("chat.completion.chunk", c.alias), `{"index":0,"finish_reason":null,"delta":{"content":`...)
-	b = append(appendRaw(b, token), `},"logprobs":{"content":[`...)
-	return append(appendProb(b, token, q.probs), ']', '}', '}', ']', '}', '\n', '\n')
-}
-
-func (c chatShape) call(k *call) [][]byte {
-	b := append(frame("chat.completion.chunk", c.alias), `{"index":0,"finish_reason":null,"delta":{"tool_calls":[{"index":0,"id":"fakecall0","type":"function","function":{"name":`...)
-	b = append(rawjson.AppendString(b, k.Name), `,"arguments":""}}]}}]}`...)
-	frames := [][]byte{append(b, '\n', '\n')}
-	for _, piece := range Tokenize(k.Args) {
-		b := append(frame("chat.completion.chunk", c.alias), `{"index":0,"finish_reason":null,"delta":{"tool_calls":[{"index":0,"function":{"arguments":`...)
-		b = append(rawjson.AppendString(b, piece), `}}]}}]}`...)
-		frames = append(frames, append(b, '\n', '\n'))
-	}
-	return frames
-}
-
-func (c chatShape) finish(_ *question, a *reply, n counts) []byte {
-	b := append(frame("chat.completion.chunk", c.alias), `{"index":0,"finish_reason":"`...)
-	b = append(append(b, a.reason...), `","delta":{}}],`...)
-	return append(appendTimings(b, n), '}', '\n', '\n')
-}
-
-func appendTimings(b []byte, n counts) []byte {
-	return fmt.Appendf(b, `"timings":{"cache_n":0,"prompt_n":%d,"prompt_ms":1,"predicted_n":%d,"predicted_ms":1}`, n.prompt, n.completion)
-}
-
-func (c chatShape) usage(q *question, n counts) []byte {
-	if !q.usage {
-		return nil
-	}
-	b := append(frame("chat.completion.chunk", c.alias), `],"usage":`...)
-	return append(appendUsage(b, n), '}', '\n', '\n')
-}
-
-func appendUsage(b []byte, n counts) []byte {
-	return fmt.Appendf(b, `{"completion_tokens":%d,"prompt_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":0}}`,
-		n.completion, n.prompt, n.prompt+n.completion)
-}
-
-func (chatShape) done() []byte { return []byte("data: [DONE]\n\n") }
-
-func (chatShape) fault() []byte {
-	return []byte(`data: {"error":{"code":500,"message":"scripted failure","type":"server_error"}}` + "\n\n")
-}
-
-func (c chatShape) whole(_ *question, a *reply, n counts) any {
-	msg := map[string]any{"role": "assistant", "content": strings.Join(a.tokens, "")}
-	if len(a.think) > 0 {
-		msg["reasoning_content"] = strings.Join(a.think, "")
-	}
-	if a.call != nil {
-		msg["tool_calls"] = []any{map[string]any{
-			"id": "fakecall0", "type": "function",
-			"function": map[string]string{"name": a.call.Name, "arguments": a.call.Args},
-		}}
-	}
-	return map[string]any{
-		"id": "chatcmpl-fake", "object": "chat.completion", "created": 1700000000, "model": c.alias,
-		"choices": []any{map[string]any{"index": 0, "finish_reason": a.reason, "message": msg}}, "usage": usageMap(n),
-	}
-}
-
-func usageMap(n counts) map[string]any {
-	return map[string]any{"completion_tokens": n.completion, "prompt_tokens": n.prompt, "total_tokens": n.prompt + n.completion}
-}
-
-// textShape is the OpenAI completions route.
-type textShape struct{ alias string }
-
-func (c textShape) chunk(text, reason string) []byte {
-	b := append(frame("text_completion", c.alias), `{"index":0,"logprobs":null,"text":`...)
-	b = append(appendRaw(b, text), `,"finish_reason":`...)
-	if reason == "" {
-		b = append(b, "null"...)
-	} else {
-		b = strconv.AppendQuote(b, reason)
-	}
-	return append(b, '}', ']', '}', '\n', '\n')
-}
-
-func (c textShape) progress(*question, int, int) []byte           { return nil }
-func (c textShape) think(token string) []byte                     { return c.chunk(token, "") }
-func (c textShape) text(_ *question, token string) []byte         { return c.chunk(token, "") }
-func (c textShape) call(*call) [][]byte                           { return nil }
-func (c textShape) finish(_ *question, a *reply, _ counts) []byte { return c.chunk("", a.reason) }
-func (c textShape) usage(q *question, n counts) []byte {
-	if !q.usage {
-		return nil
-	}
-	b := append(frame("text_completion", c.alias), `],"usage":`...)
-	return append(appendUsage(b, n), '}', '\n', '\n')
-}
-func (textShape) done() []byte  { return chatShape{}.done() }
-func (textShape) fault() []byte { return chatShape{}.fault() }
-
-func (c textShape) whole(_ *question, a *reply, n counts) any {
-	return map[string]any{
-		"id": "cmpl-fake", "object": "text_completion", "created": 1700000000, "model": c.alias, "usage": usageMap(n),
-		"choices": []any{map[string]any{"index": 0, "finish_reason": a.reason, "text": strings.Join(a.tokens, ""), "logprobs": nil}},
-	}
-}
-
-// nativeShape is llama-server's own completion route.
-type nativeShape struct{}
-
-func (nativeShape) progress(q *question, done, total int) []byte {
-	if !q.progress {
-		return nil
-	}
-	return appendProgress([]byte(`data: {"index":0,"content":"","stop":false,`), done, total)
-}
-
-func (nativeShape) think(token string) []byte { return nativeShape{}.text(&question{probs: -1}, token) }
-
-func (nativeShape) text(q *question, token string) []byte {
-	b := appendRaw([]byte(`data: {"index":0,"stop":false,"content":`), token)
-	if q.probs >= 0 {
-		b = append(appendProb(append(b, `,"completion_probabilities":[`...), token, q.probs), ']')
-	}
-	return append(b, '}', '\n', '\n')
-}
-
-func (nativeShape) call(*call) [][]byte { return nil }
-
-func (nativeShape) finish(_ *question, a *reply, n counts) []byte {
-	kind := map[string]string{"stop": "eos", "length": "limit"}[a.reason]
-	if a.stopWord != "" {
-		kind = "word"
-	}
-	b := fmt.Appendf(nil, `data: {"index":0,"content":"","stop":true,"stop_type":%q,"tokens_predicted":%d,"tokens_evaluated":%d,"stopping_word":`,
-		kind, n.completion, n.prompt)
-	b = append(rawjson.AppendString(b, a.stopWord), ',')
-	return append(appendTimings(b, n), '}', '\n', '\n')
-}
-
-func (nativeShape) usage(*question, counts) []byte { return nil }
-func (nativeShape) done() []byte                   { return nil }
-func (nativeShape) fault() []byte                  { return chatShape{}.fault() }
-
-func (nativeShape) whole(_ *question, a *reply, n counts) any {
-	return map[string]any{
-		"content": strings.Join(a.tokens, ""), "stop": true, "stop_type": "eos", "stopping_word": a.stopWord,
-		"tokens_predicted": n.completion, "tokens_evaluated": n.prompt,
-	}
-}
-
-// appendRaw appends s as a JSON string and keeps bytes that are no UTF-8 as they are: engines cut characters.
-func appendRaw(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			dst = append(dst, '\\', c)
-		case c < 0x20:
-			dst = fmt.Appendf(dst, `\u%04x`, c)
-		default:
-			dst = append(dst, c)
-		}
-	}
-	return append(dst, '"')
-}
-
-// appendProb appends one token's log probability with n alternatives.
-func appendProb(dst []byte, token string, n int) []byte {
-	one := func(token string, p float64) {
-		dst = fmt.Appendf(dst, `{"id":%d,"logprob":%g,"bytes":[`, tokenID(token), p)
-		for i := range len(token) {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = strconv.AppendInt(dst, int64(token[i]), 10)
-		}
-		dst = rawjson.AppendString(append(dst, `],"token":`...), token)
-	}
-	one(token, -0.25)
-	dst = append(dst, `,"top_logprobs":[`...)
-	for i := range n {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		t := token
-		if i > 0 {
-			t = "alternative" + strconv.Itoa(i)
-		}
-		one(t, -0.25-float64(i))
-		dst = append(dst, '}')
-	}
-	return append(dst, ']', '}')
 }

@@ -40,35 +40,51 @@ type request struct {
 	Tools      []json.RawMessage `json:"tools"`
 	ToolChoice json.RawMessage   `json:"tool_choice"`
 	IgnoreEOS  bool              `json:"ignore_eos"`
+
+	raw []byte // the whole body
 }
 
 // question is a request made plain.
 type question struct {
-	chat     bool
-	last     string // the last message, without its script
-	source   string // the text that the answer is made from: last, unless requests are mixed up
-	prompt   []string
-	max      int
-	stops    []string
-	start    int
-	probs    int // log probabilities: how many alternatives, -1 for none
-	schema   json.RawMessage
-	call     *call
-	script   Script
-	progress bool
-	stream   bool
-	usage    bool
+	rec    *record
+	last   string // the last message, without its script
+	source string // the text that the answer is made from: last, unless requests are mixed up
+	prompt []string
+	// max is the most tokens that the request allows, natural how many an answer made from the message has.
+	max, natural int
+	stops        []string
+	start        int
+	probs        int // log probabilities: how many alternatives, -1 for none
+	schema       json.RawMessage
+	call         *call
+	script       Script
+	faults       faults
+	progress     bool
+	stream       bool
+	usage        bool
 }
 
-// question makes a request plain. base gives the server's script for one more answer, over which the request's own is laid.
-func (r *request) question(base func(last string) (Script, string), chat bool) (*question, error) {
-	q := &question{chat: chat, probs: -1, progress: r.Progress, stream: r.Stream, stops: r.stops()}
-	text, err := r.text(chat)
+func (q *question) omits(part string) bool { return has(q.script.Omit, part) }
+
+// setting is what a surface knows of a request's surroundings.
+type setting struct {
+	// base gives the server's script for one more answer, over which the request's own is laid.
+	base func(last string) (script Script, first bool, text string)
+	chat bool
+	// max is the most tokens of an answer whose request says none, greedy the temperature of one that says none.
+	max    int
+	greedy bool
+}
+
+// question makes a request plain.
+func (r *request) question(in setting) (*question, error) {
+	q := &question{probs: -1, progress: r.Progress, stream: r.Stream, stops: r.stops()}
+	text, err := r.text(in.chat)
 	if err != nil {
 		return nil, err
 	}
 	q.last = text
-	if chat {
+	if in.chat {
 		q.last = contentText(r.Messages[len(r.Messages)-1].Content)
 	}
 	own, rest, err := scriptIn(q.last)
@@ -76,14 +92,18 @@ func (r *request) question(base func(last string) (Script, string), chat bool) (
 		return nil, err
 	}
 	q.last = rest
-	q.script, q.source = base(rest)
+	first := false
+	q.script, first, q.source = in.base(rest)
 	q.script = q.script.over(own)
+	if q.faults, err = q.script.faults(first); err != nil {
+		return nil, err
+	}
 	q.prompt = Tokenize(text)
-	if ids, ok := r.tokenIDs(); ok {
+	if ids, ok := r.tokenIDs(); ok && !in.chat {
 		q.prompt = make([]string, len(ids))
 		q.source = "tokens"
 	}
-	q.limits(r)
+	q.limits(r, in)
 	q.shape(r)
 	if len(r.Tools) > 0 && string(r.ToolChoice) != `"none"` {
 		q.call = callIn(q.last)
@@ -91,19 +111,22 @@ func (r *request) question(base func(last string) (Script, string), chat bool) (
 	return q, nil
 }
 
-func (q *question) limits(r *request) {
-	q.max = q.script.Tokens
-	if q.max <= 0 {
-		q.max = defaultTokens
+// limits says how long the answer may be, and where its numbers start.
+func (q *question) limits(r *request, in setting) {
+	q.natural, q.max = q.script.Tokens, in.max
+	if q.natural <= 0 {
+		q.natural = defaultTokens
 	}
 	for _, m := range []*int{r.MaxTokens, r.NPredict, r.MaxCompletionTokens} {
 		if m != nil && *m >= 0 && *m < q.max {
-			q.max = *m
+			q.max = max(*m, 1) // the engines make one token where none is asked for
 		}
 	}
-	cold := r.Temperature != nil && *r.Temperature == 0
+	if r.IgnoreEOS {
+		q.natural = q.max
+	}
 	switch {
-	case cold:
+	case r.Temperature != nil && *r.Temperature == 0, r.Temperature == nil && in.greedy:
 	case r.Seed != nil:
 		q.start = int(*r.Seed % 1000)
 	default:
@@ -111,13 +134,23 @@ func (q *question) limits(r *request) {
 	}
 }
 
+// maxProbs bounds the alternatives for a token.
+const maxProbs = 20
+
 func (q *question) shape(r *request) {
 	switch {
 	case r.NProbs > 0:
 		q.probs = r.NProbs
 	case string(r.Logprobs) == "true":
 		q.probs = r.TopLogprobs
+	default:
+		// The OpenAI completions route takes a number.
+		var n int
+		if len(r.Logprobs) > 0 && json.Unmarshal(r.Logprobs, &n) == nil && n > 0 {
+			q.probs = n
+		}
 	}
+	q.probs = min(q.probs, maxProbs)
 	q.usage = r.StreamOptions != nil && r.StreamOptions.IncludeUsage != nil && *r.StreamOptions.IncludeUsage
 	q.schema = r.JSONSchema
 	if f := r.ResponseFormat; f != nil && f.Type != "text" {
@@ -210,14 +243,22 @@ type reply struct {
 	reason, stopWord string
 }
 
+// callTokens is what the tool call takes: its name and its arguments.
+func (a *reply) callTokens() int {
+	if a.call == nil {
+		return 0
+	}
+	return 1 + len(Tokenize(a.call.Args))
+}
+
 // reply makes the answer to q.
 func (q *question) reply() reply {
-	a := reply{reason: "stop", call: q.call}
+	a := reply{reason: "stop"}
 	if q.script.Think != "" {
 		a.think = Tokenize(q.script.Think)
 	}
-	if a.call != nil {
-		a.reason = "tool_calls"
+	if q.call != nil {
+		q.makeCall(&a)
 		return a
 	}
 	full := q.script.Answer
@@ -225,11 +266,10 @@ func (q *question) reply() reply {
 	case q.schema != nil:
 		full = string(appendInstance(nil, q.schema))
 	case full == "":
-		full = echo(q.source, max(q.max, 1), q.start)
-		a.reason = "length" // it would go on for ever
+		full = echo(q.source, min(q.natural, q.max), q.start)
 	}
 	tokens := Tokenize(full)
-	if len(tokens) > q.max {
+	if len(tokens) >= q.max {
 		tokens, a.reason = tokens[:q.max], "length"
 	}
 	cut, word := cutAtStop(strings.Join(tokens, ""), q.stops)
@@ -239,4 +279,13 @@ func (q *question) reply() reply {
 	}
 	a.tokens = slices.Clip(tokens)
 	return a
+}
+
+// makeCall puts the tool call in, or as much of it as the request allows.
+func (q *question) makeCall(a *reply) {
+	a.call, a.reason = q.call, "tool_calls"
+	if args := Tokenize(q.call.Args); len(args) >= q.max {
+		a.reason = "length"
+		a.call = &call{q.call.Name, strings.Join(args[:q.max-1], "")}
+	}
 }

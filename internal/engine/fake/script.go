@@ -16,7 +16,7 @@ import (
 type Script struct {
 	Answer     string        `yaml:"answer" help:"the text of every answer, instead of one made from the last message"`
 	Think      string        `yaml:"think" help:"text that comes as reasoning before the answer"`
-	Tokens     int           `yaml:"tokens" help:"how many tokens an answer has, unless the request's limit is lower (40)"`
+	Tokens     int           `yaml:"tokens" help:"how many tokens an answer made from the message has, unless the request's limit is lower (40)"`
 	TokenDelay time.Duration `yaml:"token-delay" help:"pause before each token of an answer"`
 	Chunk      int           `yaml:"chunk" help:"how many prompt tokens are read at once (64)"`
 	ChunkDelay time.Duration `yaml:"chunk-delay" help:"pause for each of these pieces of the prompt"`
@@ -28,15 +28,16 @@ type Script struct {
 	DieHow        string   `yaml:"die-how" help:"exit:N, abort or kill (exit:1)"`
 	LastWords     string   `yaml:"last-words" help:"a line on standard error before the process dies or falls silent"`
 	Noise         int      `yaml:"noise" help:"this many MiB of output"`
-	NoiseAt       string   `yaml:"noise-at" help:"load or answer: when the noise comes (load)"`
+	NoiseAt       string   `yaml:"noise-at" help:"load or answer: when the noise comes (load); loading ends after it"`
+	NoiseTo       string   `yaml:"noise-to" help:"stderr, stdout or both: where the noise goes (stderr)"`
 	NoiseNewlines bool     `yaml:"noise-newlines" help:"the noise has lines; else it is one line without an end"`
 	Status        int      `yaml:"status" help:"the status of every answer, before any of it"`
-	StatusBody    string   `yaml:"status-body" help:"object, string, html or empty: the body with that status (object)"`
+	StatusBody    string   `yaml:"status-body" help:"object, string, html or empty: the body with that status (as the engine does)"`
 	CloseAt       string   `yaml:"close-at" help:"a phase of an answer: the connection ends there"`
-	CloseHow      string   `yaml:"close-how" help:"clean, half-line, stall-half-line or reset: how it ends (clean)"`
+	CloseHow      string   `yaml:"close-how" help:"clean, half-line, stall-half-line, cut (the body has no end) or reset: how it ends (clean)"`
 	CutUTF8       string   `yaml:"cut-utf8" help:"events or writes: characters are cut between events, or between network writes"`
 	BadJSONAt     string   `yaml:"bad-json-at" help:"a phase of an answer: an event there is no JSON"`
-	ErrorAt       string   `yaml:"error-at" help:"a phase of an answer: an error object comes there, and nothing after it"`
+	ErrorAt       string   `yaml:"error-at" help:"a phase of an answer: an error comes there as the engine gives it, and nothing after it"`
 	Omit          []string `yaml:"omit" help:"a list of done, usage, finish: what the end of a stream lacks"`
 	Lies          string   `yaml:"lies" help:"fail, never or after:N: it says it is ready, and answers fail, never come, or fail after N good ones"`
 	PortLost      int      `yaml:"port-lost" help:"the first N starts find the address in use; needs state-file"`
@@ -46,11 +47,19 @@ type Script struct {
 	OtherAnswer   bool     `yaml:"other-answer" help:"each answer is made from the request before it"`
 	DropToolCall  bool     `yaml:"drop-tool-call" help:"a tool call is announced as the reason of the end, and does not come"`
 	NoSocket      bool     `yaml:"no-socket" help:"the engine's help does not offer socket files, so a port has to be used"`
+	Info          string   `yaml:"info" help:"empty, wrong, html or hang: how /props, /slots, /metrics and the list of models answer"`
+	OnlyAlias     string   `yaml:"only-alias" help:"all this is played only if the engine is started with this --alias, else it is well"`
 	Grow          int      `yaml:"grow" help:"each answer takes this many MiB of memory and keeps them"`
 }
 
-// Phases are the words of die-at and its like.
-const Phases = "bind, load, warmup (the first answer), prefill, after:N (tokens), final (before the last event)"
+// Phases explains the words of die-at and its like.
+const Phases = `bind      the process, before it listens (die-at, silent-at)
+  load      while the model loads (die-at, silent-at)
+  warmup    the first answer, before any of it
+  start     an answer, before any of it
+  prefill   an answer, when a piece of the prompt was read
+  after:N   an answer, after N of its tokens
+  final     an answer, before what ends it`
 
 // phase is a parsed phase. The zero value is never.
 type phase struct {
@@ -58,16 +67,54 @@ type phase struct {
 	after int
 }
 
-func parsePhase(s string) (phase, error) {
+// phasesOfProcess are those that only a whole process has.
+var phasesOfProcess = [...]string{"bind", "load"}
+
+// parsePhase reads a phase. process says whether those of the process are meant too.
+func parsePhase(s string, process bool) (phase, error) {
 	switch s {
-	case "", "bind", "load", "warmup", "prefill", "final", "start":
+	case "", "warmup", "start", "prefill", "final":
 		return phase{name: s}, nil
+	case phasesOfProcess[0], phasesOfProcess[1]:
+		if process {
+			return phase{name: s}, nil
+		}
+		return phase{}, fmt.Errorf("%q is no phase of an answer; those are warmup, start, prefill, after:N, final", s)
 	}
 	n, err := strconv.Atoi(strings.TrimPrefix(s, "after:"))
 	if !strings.HasPrefix(s, "after:") || err != nil || n < 0 {
-		return phase{}, fmt.Errorf("%q is no phase; the phases are %s", s, Phases)
+		return phase{}, fmt.Errorf("%q is no phase; the phases are bind, load, warmup, start, prefill, after:N, final", s)
 	}
 	return phase{"after", n}, nil
+}
+
+// faults are the phases of a script, read once for an answer.
+type faults struct{ die, silent, close, badJSON, fail phase }
+
+// faults reads the phases. first says whether the answer is the engine's first one, which is its warm-up.
+func (s Script) faults(first bool) (f faults, err error) {
+	for _, k := range []struct {
+		key, text string
+		to        *phase
+		process   bool
+	}{
+		{"die-at", s.DieAt, &f.die, true},
+		{"silent-at", s.SilentAt, &f.silent, true},
+		{"close-at", s.CloseAt, &f.close, false},
+		{"bad-json-at", s.BadJSONAt, &f.badJSON, false},
+		{"error-at", s.ErrorAt, &f.fail, false},
+	} {
+		if *k.to, err = parsePhase(k.text, k.process); err != nil {
+			return f, fmt.Errorf("script: %s: %w", k.key, err)
+		}
+		if k.text == "warmup" {
+			*k.to = phase{}
+			if first {
+				*k.to = phase{name: "start"}
+			}
+		}
+	}
+	return f, nil
 }
 
 // ParseScript reads a script in YAML. Unknown keys and values are errors.
@@ -83,12 +130,8 @@ func ParseScript(text []byte) (Script, error) {
 }
 
 func (s Script) check() error {
-	for key, text := range map[string]string{
-		"silent-at": s.SilentAt, "die-at": s.DieAt, "close-at": s.CloseAt, "bad-json-at": s.BadJSONAt, "error-at": s.ErrorAt,
-	} {
-		if _, err := parsePhase(text); err != nil {
-			return fmt.Errorf("script: %s: %w", key, err)
-		}
+	if _, err := s.faults(true); err != nil {
+		return err
 	}
 	words := []struct {
 		key, value string
@@ -96,7 +139,9 @@ func (s Script) check() error {
 	}{
 		{"noise-at", s.NoiseAt, []string{"", "load", "answer"}},
 		{"status-body", s.StatusBody, []string{"", "object", "string", "html", "empty"}},
-		{"close-how", s.CloseHow, []string{"", "clean", "half-line", "stall-half-line", "reset"}},
+		{"close-how", s.CloseHow, []string{"", "clean", "half-line", "stall-half-line", "cut", "reset"}},
+		{"noise-to", s.NoiseTo, []string{"", "stderr", "stdout", "both"}},
+		{"info", s.Info, []string{"", "empty", "wrong", "html", "hang"}},
 		{"cut-utf8", s.CutUTF8, []string{"", "events", "writes"}},
 	}
 	for _, o := range s.Omit {
@@ -172,8 +217,12 @@ func (s Script) over(own Script) Script {
 	return s
 }
 
-// marker begins a script in a prompt.
-const marker = "@fault{"
+// marker begins a script in a prompt. maxMarked bounds it: a client may have written it, and the YAML parser's memory grows with the
+// square of the nesting.
+const (
+	marker    = "@fault{"
+	maxMarked = 2000
+)
 
 // scriptIn takes a script out of a prompt's text: @fault{key: value, ...}.
 func scriptIn(prompt string) (own Script, rest string, err error) {
@@ -182,8 +231,8 @@ func scriptIn(prompt string) (own Script, rest string, err error) {
 		return own, prompt, nil
 	}
 	end := strings.IndexByte(prompt[at:], '}')
-	if end < 0 {
-		return own, prompt, fmt.Errorf("script in the prompt: %q has no closing brace", marker)
+	if end < 0 || end > maxMarked {
+		return own, prompt, fmt.Errorf("script in the prompt: %q has no closing brace within %d bytes", marker, maxMarked)
 	}
 	text := prompt[at+len(marker)-1 : at+end+1]
 	own, err = ParseScript([]byte(text))

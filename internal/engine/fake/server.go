@@ -1,11 +1,11 @@
 package fake
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,36 +32,14 @@ type Config struct {
 	Alias string
 	// Key, if set, must come with every request but those for health and for this package's own routes.
 	Key string
+	// Metrics opens /metrics, NoSlots closes /slots, as the flags of llama-server do.
+	Metrics, NoSlots bool
+	// Hold keeps the model loading until it is closed, however long the script says; nil keeps nothing.
+	Hold <-chan struct{}
 	// Die ends the process, for the faults that do; nil makes them close the connection instead.
 	Die func(s Script)
-	// Noise writes to the process's output, for the faults that do; nil drops it.
-	Noise io.Writer
-}
-
-// State is what GET /fake/state answers.
-type State struct {
-	// Active counts the answers that hold a slot now, Waiting those that wait for one.
-	Active  int `json:"active"`
-	Waiting int `json:"waiting"`
-	// Finished, Failed and Cancelled count the answers that ended well, by a fault, and because the client was gone.
-	Finished  int `json:"finished"`
-	Failed    int `json:"failed"`
-	Cancelled int `json:"cancelled"`
-	// Tokens counts the tokens produced, PromptTokens those read.
-	Tokens       int `json:"tokens"`
-	PromptTokens int `json:"prompt_tokens"`
-	// LastCancel is when a client was last seen to be gone.
-	LastCancel time.Time `json:"last_cancel"`
-}
-
-// Received is one request, as GET /fake/requests lists them.
-type Received struct {
-	Method string          `json:"method"`
-	Path   string          `json:"path"`
-	Header http.Header     `json:"header"`
-	Body   json.RawMessage `json:"body,omitempty"`
-	// Raw is the body if it was no JSON.
-	Raw string `json:"raw,omitempty"`
+	// Noise and Stdout are the process's standard error and output, for the faults that write to them; nil drops it.
+	Noise, Stdout io.Writer
 }
 
 // Server is a scripted engine.
@@ -70,21 +48,38 @@ type Server struct {
 	mux     *http.ServeMux
 	slots   chan struct{}
 	started time.Time
+	total   work
 
 	mu       sync.Mutex // guards the fields below
 	script   Script
 	state    State
-	received []Received
+	records  []*record
 	answered int
 	previous string // the last message of the request before
 	hoard    [][]byte
 }
 
-// receivedMax is how many requests are kept; older ones are dropped.
-const receivedMax = 1000
-
 // NewServer returns a scripted engine. It loads from now on.
 func NewServer(c Config) *Server {
+	c.fill()
+	s := &Server{cfg: c, mux: http.NewServeMux(), slots: make(chan struct{}, c.Slots), started: time.Now(), script: c.Script}
+	s.mux.HandleFunc("GET /fake/state", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.State()) })
+	s.mux.HandleFunc("GET /fake/requests", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Requests()) })
+	s.mux.HandleFunc("POST /fake/script", s.takeScript)
+	switch c.As {
+	case MLX:
+		s.mlxRoutes()
+	case Squatter:
+		s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+			writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+		})
+	default:
+		s.llamaRoutes()
+	}
+	return s
+}
+
+func (c *Config) fill() {
 	if c.As == "" {
 		c.As = LlamaServer
 	}
@@ -100,26 +95,14 @@ func NewServer(c Config) *Server {
 	if c.Noise == nil {
 		c.Noise = io.Discard
 	}
-	s := &Server{cfg: c, mux: http.NewServeMux(), slots: make(chan struct{}, c.Slots), started: time.Now(), script: c.Script}
-	s.mux.HandleFunc("GET /fake/state", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.State()) })
-	s.mux.HandleFunc("GET /fake/requests", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Received()) })
-	s.mux.HandleFunc("POST /fake/script", s.takeScript)
-	switch c.As {
-	case MLX:
-		s.mlxRoutes()
-	case Squatter:
-		s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-			writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
-		})
-	default:
-		s.llamaRoutes()
+	if c.Stdout == nil {
+		c.Stdout = io.Discard
 	}
-	return s
 }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	open := r.URL.Path == "/health" || strings.HasPrefix(r.URL.Path, "/fake/")
+	open := r.URL.Path == "/health" || r.URL.Path == "/v1/health" || strings.HasPrefix(r.URL.Path, "/fake/")
 	if s.cfg.Key != "" && !open && r.Header.Get("Authorization") != "Bearer "+s.cfg.Key {
 		writeJSON(w, http.StatusUnauthorized, llamaError(http.StatusUnauthorized, "Invalid API Key"))
 		return
@@ -127,29 +110,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// State says what runs now and what became of the rest.
-func (s *Server) State() State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state
-}
-
-// Received lists the requests for answers so far.
-func (s *Server) Received() []Received {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.received)
-}
-
-// SetScript changes the behaviour from now on.
+// SetScript changes the behaviour from now on. Answers that have begun go on as they were.
 func (s *Server) SetScript(script Script) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script = script
 }
 
+// maxScript bounds a script that is sent; see maxMarked.
+const maxScript = 16 << 10
+
 func (s *Server) takeScript(w http.ResponseWriter, r *http.Request) {
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxScript))
 	if err == nil {
 		var script Script
 		if script, err = ParseScript(b); err == nil {
@@ -161,57 +133,64 @@ func (s *Server) takeScript(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, err.Error(), http.StatusBadRequest)
 }
 
-func (s *Server) update(f func(*State)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f(&s.state)
-}
-
 // loaded returns how far loading is, from 0 to 1.
 func (s *Server) loaded() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	far := 1.0
+	if s.script.Load > 0 {
+		far = min(1, float64(time.Since(s.started))/float64(s.script.Load))
+	}
 	if s.script.SilentAt == "load" {
-		return 0.5
+		return min(far, 0.5)
 	}
-	if s.script.Load <= 0 {
-		return 1
+	select {
+	case <-s.cfg.Hold:
+	default:
+		if s.cfg.Hold != nil {
+			return min(far, 0.99)
+		}
 	}
-	return min(1, float64(time.Since(s.started))/float64(s.script.Load))
+	return far
+}
+
+// awaitLoad returns when the model is loaded, and reports whether the client is still there.
+func (s *Server) awaitLoad(ctx context.Context) bool {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for s.loaded() < 1 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // maxBody bounds a request's body.
 const maxBody = 100 << 20
 
-// read takes a request's body and keeps it for /fake/requests.
-func (s *Server) read(w http.ResponseWriter, r *http.Request) (*request, error) {
+// read takes a request's body, and begins to follow the request. Both are nil if the body did not come whole.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) (*request, *record, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	rec := Received{Method: r.Method, Path: r.URL.Path, Header: r.Header.Clone(), Body: b}
-	if !json.Valid(b) {
-		rec.Body, rec.Raw = nil, string(b)
+	rec := s.note(r, b)
+	req := &request{raw: b}
+	if err := json.Unmarshal(b, req); err != nil {
+		return req, rec, fmt.Errorf("parse error: %w", err)
 	}
-	s.mu.Lock()
-	s.received = append(s.received, rec)
-	if len(s.received) > receivedMax {
-		s.received = s.received[1:]
-	}
-	s.mu.Unlock()
-	var req request
-	if err := json.Unmarshal(b, &req); err != nil {
-		return nil, fmt.Errorf("parse error: %w", err)
-	}
-	return &req, nil
+	return req, rec, nil
 }
 
-// base is the script for one more answer, with the fault of an engine that lied about being ready worked in, and the text that
-// the answer is made from if requests are mixed up.
-func (s *Server) base(last string) (script Script, text string) {
+// base is the script for one more answer, with the fault of an engine that lied about being ready worked in, whether it is the first
+// answer, and the text that it is made from if requests are mixed up.
+func (s *Server) base(last string) (script Script, first bool, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	script, text = s.script, last
+	script, first, text = s.script, s.answered == 0, last
 	if script.OtherAnswer {
 		text = s.previous
 	}
@@ -222,12 +201,7 @@ func (s *Server) base(last string) (script Script, text string) {
 	case lie == -2:
 		script.SilentAt = "start"
 	case s.answered >= lie:
-		script.Status, script.StatusBody = http.StatusInternalServerError, "object"
-	}
-	if s.answered == 0 && script.DieAt == "warmup" {
-		script.DieAt = "start"
-	} else if script.DieAt == "warmup" {
-		script.DieAt = ""
+		script.Status, script.StatusBody = http.StatusInternalServerError, ""
 	}
 	s.answered++
 	if script.Grow > 0 {
@@ -237,7 +211,36 @@ func (s *Server) base(last string) (script Script, text string) {
 		}
 		s.hoard = append(s.hoard, block)
 	}
-	return script, text
+	return script, first, text
+}
+
+// info answers a question about the engine, or evades it as the script says.
+func (s *Server) info(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		how := s.script.Info
+		s.mu.Unlock()
+		switch how {
+		case "empty":
+			writeJSON(w, http.StatusOK, struct{}{})
+		case "wrong":
+			writeJSON(w, http.StatusOK, map[string]any{
+				"default_generation_settings": "none", "total_slots": "many", "data": 7, "object": nil, "build_info": []int{1},
+			})
+		case "html":
+			writeHTML(w, http.StatusOK)
+		case "hang":
+			<-r.Context().Done()
+		default:
+			next(w, r)
+		}
+	}
+}
+
+func writeHTML(w http.ResponseWriter, status int) {
+	w.Header().Set("Content-Type", "text/html")
+	w.WriteHeader(status)
+	io.WriteString(w, "<html><body><h1>Bad Gateway</h1></body></html>") //nolint:errcheck // the client is gone
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

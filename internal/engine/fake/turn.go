@@ -1,31 +1,36 @@
 package fake
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
-	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
 )
 
-// shape is how a surface writes the parts of an answer.
+// shape is how a surface writes the parts of an answer. The events are appended to dst; nothing appended is no event.
 type shape interface {
-	// progress is what shows how far the prompt is read, nil if nothing does.
-	progress(q *question, done, total int) []byte
-	think(token string) []byte
-	text(q *question, token string) []byte
+	// progress is what shows how far the prompt is read.
+	progress(dst []byte, q *question, done, total int) []byte
+	// role is the event before the first word.
+	role(dst []byte) []byte
+	think(dst []byte, token string) []byte
+	text(dst []byte, q *question, token string) []byte
+	// call is a tool call in its events.
 	call(c *call) [][]byte
-	// finish is the event with the reason, usage the one with the counts; either may be nil where they are one.
-	finish(q *question, a *reply, n counts) []byte
-	usage(q *question, n counts) []byte
-	done() []byte
-	fault() []byte
+	// finish is the event with the reason, usage the one with the counts; either may be nothing where they are one.
+	finish(dst []byte, q *question, a *reply, n counts) []byte
+	usage(dst []byte, q *question, n counts) []byte
+	done(dst []byte) []byte
+	// fault is an error in the middle of a stream.
+	fault(dst []byte) []byte
+	// failStatus is the status of an answer that fails before its body, refuse writes such an error.
+	failStatus() int
+	refuse(w http.ResponseWriter, status int, message string)
 	// whole is an answer that is not streamed.
-	whole(q *question, a *reply, n counts) any
+	whole(q *question, a *reply, n counts) map[string]any
 }
 
 type counts struct{ prompt, completion int }
@@ -39,57 +44,50 @@ var (
 // turn is one answer being given.
 type turn struct {
 	s     *Server
+	rec   *record
 	w     http.ResponseWriter
 	out   *http.ResponseController
 	ctx   context.Context
 	q     *question
 	shape shape
+	// wrote says that the body has begun and has no end yet: it is cut off if the turn fails.
 	wrote bool
+	// buf is the event that is being made; it is used again for the next.
+	buf []byte
 	// held are the bytes of a cut character that wait for the next event.
 	held string
+	// reply is the body of an answer that is not streamed, as soon as it is known.
+	reply []byte
+	// broken says that only the first half of it is sent, as if that were all.
+	broken bool
 }
 
 // answer gives the answer to q, with the faults of its script.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, q *question, sh shape) {
-	t := &turn{s: s, w: w, out: http.NewResponseController(w), ctx: r.Context(), q: q, shape: sh}
-	if !t.takeSlot() {
-		s.update(func(st *State) { st.Cancelled++; st.LastCancel = time.Now() })
+	t := &turn{s: s, rec: q.rec, w: w, out: http.NewResponseController(w), ctx: r.Context(), q: q, shape: sh}
+	s.mark(t.rec, Waiting)
+	select {
+	case s.slots <- struct{}{}:
+	case <-t.ctx.Done():
+		s.mark(t.rec, Cancelled)
 		return
 	}
+	s.mark(t.rec, Active)
+	end := Failed
+	defer func() {
+		<-s.slots
+		s.mark(t.rec, end)
+	}()
 	err := t.run()
-	<-s.slots
-	s.update(func(st *State) {
-		st.Active--
-		switch {
-		case err == nil:
-			st.Finished++
-		case errors.Is(err, errFault):
-			st.Failed++
-		default:
-			st.Cancelled++
-			st.LastCancel = time.Now()
-		}
-	})
+	switch {
+	case err == nil:
+		end = Finished
+	case !errors.Is(err, errFault):
+		end = Cancelled
+	}
 	if err != nil && t.wrote {
 		panic(http.ErrAbortHandler)
 	}
-}
-
-func (t *turn) takeSlot() bool {
-	t.s.update(func(st *State) { st.Waiting++ })
-	var got bool
-	select {
-	case t.s.slots <- struct{}{}:
-		got = true
-	case <-t.ctx.Done():
-	}
-	t.s.update(func(st *State) {
-		st.Waiting--
-		if got {
-			st.Active++
-		}
-	})
-	return got
 }
 
 func (t *turn) run() error {
@@ -101,16 +99,13 @@ func (t *turn) run() error {
 		return err
 	}
 	if t.q.script.NoiseAt == "answer" {
-		makeNoise(t.s.cfg.Noise, t.q.script)
+		t.s.makeNoise(t.q.script)
 	}
 	if err := t.prefill(); err != nil {
 		return err
 	}
 	a := t.q.reply()
-	n := counts{len(t.q.prompt), len(a.think) + len(a.tokens)}
-	if a.call != nil {
-		n.completion += len(Tokenize(a.call.Args)) + 1
-	}
+	n := counts{len(t.q.prompt), len(a.think) + len(a.tokens) + a.callTokens()}
 	if !t.q.stream {
 		return t.whole(&a, n)
 	}
@@ -130,54 +125,97 @@ func (t *turn) prefill() error {
 		piece = 64
 	}
 	total := len(t.q.prompt)
+	if err := t.tellProgress(0, total); err != nil {
+		return err
+	}
 	for done := 0; done < total; {
-		done = min(done+piece, total)
+		n := min(piece, total-done)
 		if err := t.pause(t.q.script.ChunkDelay); err != nil {
 			return err
 		}
-		if t.q.stream {
-			if err := t.emit(t.shape.progress(t.q, done, total)); err != nil {
-				return err
-			}
+		t.rec.prompt.Add(int64(n))
+		t.s.total.prompt.Add(int64(n))
+		done += n
+		if err := t.tellProgress(done, total); err != nil {
+			return err
 		}
-		if done == piece || done == total {
+		if done == n { // the first piece
 			if err := t.reach(phase{name: "prefill"}); err != nil {
 				return err
 			}
 		}
 	}
-	t.s.update(func(st *State) { st.PromptTokens += total })
 	return nil
+}
+
+func (t *turn) tellProgress(done, total int) error {
+	if !t.q.stream {
+		return nil
+	}
+	return t.emit(t.shape.progress(t.buf[:0], t.q, done, total))
 }
 
 // body sends the tokens.
 func (t *turn) body(a *reply) error {
+	if err := t.emit(t.shape.role(t.buf[:0])); err != nil {
+		return err
+	}
 	for _, token := range a.think {
-		if err := t.emit(t.shape.think(token)); err != nil {
+		if err := t.pause(t.q.script.TokenDelay); err != nil {
 			return err
 		}
+		if err := t.emit(t.shape.think(t.buf[:0], token)); err != nil {
+			return err
+		}
+		t.count(1)
 	}
 	for i, token := range a.tokens {
-		if err := t.reach(phase{"after", i}); err != nil {
-			return err
-		}
-		if err := t.pause(t.q.script.TokenDelay); err != nil {
+		if err := t.step(i); err != nil {
 			return err
 		}
 		if err := t.token(token, i == len(a.tokens)-1); err != nil {
 			return err
 		}
+		t.count(1)
 	}
-	t.s.update(func(st *State) { st.Tokens += len(a.tokens) })
-	if a.call == nil || t.q.script.DropToolCall {
-		return nil
+	if a.call == nil {
+		return t.reach(phase{"after", len(a.tokens)})
 	}
-	for _, frame := range t.shape.call(a.call) {
+	return t.calls(a)
+}
+
+// calls sends the tool call. Its events count as tokens.
+func (t *turn) calls(a *reply) error {
+	if t.q.script.DropToolCall {
+		t.count(a.callTokens())
+		return t.reach(phase{"after", 0})
+	}
+	frames := t.shape.call(a.call)
+	for i, frame := range frames {
+		if err := t.step(i); err != nil {
+			return err
+		}
 		if err := t.emit(frame); err != nil {
 			return err
 		}
+		t.count(1)
 	}
-	return nil
+	t.count(a.callTokens() - len(frames)) // a surface may send a call in one piece
+	return t.reach(phase{"after", len(frames)})
+}
+
+// step is what comes before token i.
+func (t *turn) step(i int) error {
+	if err := t.reach(phase{"after", i}); err != nil {
+		return err
+	}
+	return t.pause(t.q.script.TokenDelay)
+}
+
+// count counts tokens as they are made, so that GET /fake/state shows whether an answer goes on.
+func (t *turn) count(n int) {
+	t.rec.tokens.Add(int64(n))
+	t.s.total.tokens.Add(int64(n))
 }
 
 // token sends one token. With cut-utf8 each character of several bytes is spread over two events, or over two writes.
@@ -189,9 +227,8 @@ func (t *turn) token(token string, last bool) error {
 		if r, size := utf8.DecodeLastRuneInString(token); !last && size > 1 && r != utf8.RuneError {
 			t.held, token = token[len(token)-1:], token[:len(token)-1]
 		}
-		return t.emit(t.shape.text(t.q, token))
 	case "writes":
-		frame := t.shape.text(t.q, token)
+		frame := t.shape.text(t.buf[:0], t.q, token)
 		if at := strings.IndexFunc(string(frame), func(r rune) bool { return r >= utf8.RuneSelf }); at >= 0 {
 			if err := t.write(frame[:at+1]); err != nil {
 				return err
@@ -200,132 +237,60 @@ func (t *turn) token(token string, last bool) error {
 		}
 		return t.write(frame)
 	}
-	return t.emit(t.shape.text(t.q, token))
+	return t.emit(t.shape.text(t.buf[:0], t.q, token))
 }
 
 // end sends the last events, less what the script omits.
 func (t *turn) end(a *reply, n counts) error {
-	omit := t.q.script.Omit
-	if !has(omit, "finish") {
-		if err := t.emit(t.shape.finish(t.q, a, n)); err != nil {
+	if !t.q.omits("finish") {
+		if err := t.emit(t.shape.finish(t.buf[:0], t.q, a, n)); err != nil {
 			return err
 		}
 	}
-	if !has(omit, "usage") {
-		if err := t.emit(t.shape.usage(t.q, n)); err != nil {
+	if !t.q.omits("usage") {
+		if err := t.emit(t.shape.usage(t.buf[:0], t.q, n)); err != nil {
 			return err
 		}
 	}
-	if !has(omit, "done") {
-		return t.emit(t.shape.done())
+	if !t.q.omits("done") {
+		return t.emit(t.shape.done(t.buf[:0]))
 	}
 	return nil
 }
 
+// whole makes the answer and sends it in one piece.
 func (t *turn) whole(a *reply, n counts) error {
-	for i := range a.tokens {
-		if err := t.reach(phase{"after", i}); err != nil {
+	body := t.shape.whole(t.q, a, n)
+	if t.q.omits("usage") {
+		for _, k := range []string{"usage", "timings", "tokens_predicted", "tokens_evaluated"} {
+			delete(body, k)
+		}
+	}
+	b, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	t.reply = append(b, '\n')
+	for i := range n.completion {
+		if err := t.step(i); err != nil {
 			return err
 		}
-		if err := t.pause(t.q.script.TokenDelay); err != nil {
-			return err
-		}
+		t.count(1)
+	}
+	if err := t.reach(phase{"after", n.completion}); err != nil {
+		return err
 	}
 	if err := t.reach(phase{name: "final"}); err != nil {
 		return err
 	}
-	t.wrote = false
-	t.s.update(func(st *State) { st.Tokens += len(a.tokens) })
-	writeJSON(t.w, http.StatusOK, t.shape.whole(t.q, a, n))
-	return nil
-}
-
-// reach carries out the faults that belong to a phase.
-func (t *turn) reach(at phase) error {
-	sc := &t.q.script
-	if t.ctx.Err() != nil {
-		return errGone
+	if t.broken {
+		t.reply = t.reply[:len(t.reply)/2]
 	}
-	switch {
-	case at.is(sc.DieAt):
-		sayLastWords(t.s.cfg.Noise, *sc)
-		if t.s.cfg.Die != nil {
-			t.s.cfg.Die(*sc)
-		}
-		t.hangUp(false)
-		return errFault
-	case at.is(sc.SilentAt):
-		sayLastWords(t.s.cfg.Noise, *sc)
-		<-t.ctx.Done()
+	t.w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	if _, err := t.w.Write(t.reply); err != nil {
 		return errGone
-	case at.is(sc.CloseAt):
-		return t.close()
-	case at.is(sc.BadJSONAt):
-		t.emit([]byte("data: {\"choices\":[{\n\n")) //nolint:errcheck // the fault is what matters
-		return nil
-	case at.is(sc.ErrorAt):
-		t.emit(t.shape.fault()) //nolint:errcheck // the fault is what matters
-		t.wrote = false         // the engine ends the body in order
-		return errFault
 	}
 	return nil
-}
-
-// is reports whether this phase is the one that a script names.
-func (p phase) is(text string) bool {
-	named, err := parsePhase(text)
-	return err == nil && text != "" && named == p
-}
-
-// close ends the connection as the script says.
-func (t *turn) close() error {
-	frame := t.shape.text(t.q, " half")
-	switch t.q.script.CloseHow {
-	case "reset":
-		t.hangUp(true)
-	case "half-line":
-		t.write(frame[:len(frame)/2]) //nolint:errcheck // the fault is what matters
-		t.wrote = false               // a clean end of the body behind half an event
-	case "stall-half-line":
-		t.write(frame[:len(frame)/2]) //nolint:errcheck // see above
-		<-t.ctx.Done()
-		return errGone
-	default:
-		if !t.wrote {
-			t.hangUp(false)
-		}
-		t.wrote = false
-	}
-	return errFault
-}
-
-// hangUp closes the connection under the response, with a reset if that is asked for and the connection knows one.
-func (t *turn) hangUp(reset bool) {
-	conn, _, err := t.out.Hijack()
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok && reset {
-		tcp.SetLinger(0) //nolint:errcheck // then it is closed without a reset
-	}
-	conn.Close()
-	t.wrote = false
-}
-
-// refuse answers with the script's status.
-func (t *turn) refuse() {
-	switch sc := t.q.script; sc.StatusBody {
-	case "empty":
-		t.w.WriteHeader(sc.Status)
-	case "html":
-		t.w.Header().Set("Content-Type", "text/html")
-		t.w.WriteHeader(sc.Status)
-		io.WriteString(t.w, "<html><body><h1>Bad Gateway</h1></body></html>") //nolint:errcheck // the client is gone
-	case "string":
-		writeJSON(t.w, sc.Status, map[string]string{"error": "scripted failure"})
-	default:
-		writeJSON(t.w, sc.Status, llamaError(sc.Status, "scripted failure"))
-	}
 }
 
 func (t *turn) pause(d time.Duration) error {
@@ -345,17 +310,22 @@ func (t *turn) pause(d time.Duration) error {
 	}
 }
 
-// emit sends one event; nil is none.
+// emit sends one event, if it is one, and keeps its memory for the next.
 func (t *turn) emit(frame []byte) error {
-	if frame == nil {
+	if len(frame) == 0 {
 		return nil
 	}
+	t.buf = frame
 	return t.write(frame)
 }
 
 func (t *turn) write(b []byte) error {
 	if !t.wrote {
-		t.w.Header().Set("Content-Type", "text/event-stream")
+		typ := "text/event-stream"
+		if !t.q.stream {
+			typ = "application/json; charset=utf-8"
+		}
+		t.w.Header().Set("Content-Type", typ)
 		t.wrote = true
 	}
 	if _, err := t.w.Write(b); err != nil {
@@ -365,24 +335,4 @@ func (t *turn) write(b []byte) error {
 		return errGone
 	}
 	return nil
-}
-
-// sayLastWords writes the script's last line.
-func sayLastWords(w io.Writer, s Script) {
-	if s.LastWords != "" {
-		io.WriteString(w, s.LastWords+"\n") //nolint:errcheck // nobody reads it
-	}
-}
-
-// makeNoise writes the script's noise.
-func makeNoise(w io.Writer, s Script) {
-	block := bytes.Repeat([]byte("noise noise noi\x20"), 1<<16)
-	if s.NoiseNewlines {
-		for i := 79; i < len(block); i += 80 {
-			block[i] = '\n'
-		}
-	}
-	for range s.Noise {
-		w.Write(block) //nolint:errcheck // nobody reads it
-	}
 }
