@@ -21,7 +21,8 @@ import (
 
 // Sample is one answer as its client saw it.
 type Sample struct {
-	// First is the time from sending the request to the first byte of the body, Total to its end.
+	// First is the time from sending the request to the first text of the answer, Total to its end. Servers differ in what they send
+	// before the first text.
 	First, Total time.Duration
 	// Events counts the events of the stream, Bytes its bytes.
 	Events int
@@ -48,6 +49,23 @@ func Stream(ctx context.Context, c *http.Client, url string, body []byte) (Sampl
 	return read(resp.Body, start)
 }
 
+// textMark is what stands before the text of a delta.
+var textMark = []byte(`"content":"`)
+
+// hasText reports whether a piece of a chat stream holds text that is not empty.
+func hasText(b []byte) bool {
+	for {
+		i := bytes.Index(b, textMark)
+		if i < 0 {
+			return false
+		}
+		b = b[i+len(textMark):]
+		if len(b) > 0 && b[0] != '"' {
+			return true
+		}
+	}
+}
+
 // eventEnd is what ends an event.
 var eventEnd = []byte("\n\n")
 
@@ -56,7 +74,7 @@ func read(r io.Reader, start time.Time) (s Sample, err error) {
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {
-			if s.Bytes == 0 {
+			if s.First == 0 && hasText(buf[:n]) {
 				s.First = time.Since(start)
 			}
 			s.Bytes += int64(n)
@@ -65,6 +83,9 @@ func read(r io.Reader, start time.Time) (s Sample, err error) {
 		}
 		if err == io.EOF && s.Events > 0 {
 			s.Total = time.Since(start)
+			if s.First == 0 {
+				s.First = s.Total
+			}
 			return s, nil
 		}
 		if err != nil {

@@ -51,10 +51,10 @@ func TestStream(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/good":
-			w.Write([]byte("data: 1\n\n")) //nolint:errcheck // a test
+			w.Write([]byte("data: {\"content\":\"\"}\n\n")) //nolint:errcheck // a test
 			w.(http.Flusher).Flush()
 			<-release
-			w.Write([]byte("data: 2\n\ndata: 3\n\n")) //nolint:errcheck // a test
+			w.Write([]byte("data: {\"content\":\"a\"}\n\ndata: 3\n\n")) //nolint:errcheck // a test
 		case "/cut":
 			w.Write([]byte("data: 1\n\n")) //nolint:errcheck // a test
 			w.(http.Flusher).Flush()
@@ -67,7 +67,7 @@ func TestStream(t *testing.T) {
 	defer srv.Close()
 	time.AfterFunc(30*time.Millisecond, func() { close(release) })
 	s, err := Stream(t.Context(), srv.Client(), srv.URL+"/good", nil)
-	if err != nil || s.Events != 3 || s.Bytes != 27 || s.First <= 0 || s.Total-s.First <= 0 {
+	if err != nil || s.Events != 3 || s.Bytes != 54 || s.First < 20*time.Millisecond || s.Total < s.First {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for _, path := range []string{"/cut", "/empty", "/refused"} {

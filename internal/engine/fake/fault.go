@@ -151,10 +151,10 @@ func makeNoise(stderr, stdout io.Writer, s Script) {
 	}
 	for range s.Noise {
 		if s.NoiseTo != "stdout" {
-			stderr.Write(block) //nolint:errcheck // nobody reads it
+			stderr.Write(block)
 		}
 		if s.NoiseTo == "stdout" || s.NoiseTo == "both" {
-			stdout.Write(block) //nolint:errcheck // nobody reads it
+			stdout.Write(block)
 		}
 	}
 }

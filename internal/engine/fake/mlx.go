@@ -131,11 +131,11 @@ var mlxTypes = [...]struct {
 // mlxCheck refuses what mlx_lm.server refuses before it looks at the model, and returns the model's name in the request.
 func mlxCheck(body []byte, chat bool) (model string, err error) {
 	if !json.Valid(body) {
-		return "", fmt.Errorf("Invalid JSON in request body: Expecting value") //nolint:staticcheck // its own words
+		return "", mlxWords("Invalid JSON in request body: Expecting value")
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil || fields == nil {
-		return "", fmt.Errorf("Request should be a JSON dictionary") //nolint:staticcheck // its own words
+		return "", mlxWords("Request should be a JSON dictionary")
 	}
 	for _, c := range mlxTypes {
 		v, there := fields[c.field]
@@ -155,7 +155,7 @@ func mlxCheck(body []byte, chat bool) (model string, err error) {
 		need, what = "messages", "messages"
 	}
 	if _, there := fields[need]; !there {
-		return "", fmt.Errorf("Request did not contain %s", what) //nolint:staticcheck // its own words
+		return "", mlxWords("Request did not contain " + what)
 	}
 	model = "default_model"
 	if v, there := fields["model"]; there {
@@ -302,3 +302,8 @@ func (mlxTextShape) refuse(w http.ResponseWriter, status int, message string) {
 func (m mlxTextShape) whole(q *question, a *reply, n counts) map[string]any {
 	return mlxWhole(m.textShape.whole(q, a, n), q, a)
 }
+
+// mlxWords is an error in mlx_lm.server's own words, capitals and all.
+type mlxWords string
+
+func (w mlxWords) Error() string { return string(w) }

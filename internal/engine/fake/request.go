@@ -92,7 +92,7 @@ func (r *request) question(in setting) (*question, error) {
 		return nil, err
 	}
 	q.last = rest
-	first := false
+	var first bool
 	q.script, first, q.source = in.base(rest)
 	q.script = q.script.over(own)
 	if q.faults, err = q.script.faults(first); err != nil {
