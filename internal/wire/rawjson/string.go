@@ -1,6 +1,7 @@
 package rawjson
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -11,10 +12,8 @@ type bytestring interface{ ~string | ~[]byte }
 
 // plainLen returns how many leading bytes of a string's inside stand for themselves.
 func plainLen(inner []byte) int {
-	for i, c := range inner {
-		if c == '\\' {
-			return i
-		}
+	if n := bytes.IndexByte(inner, '\\'); n >= 0 {
+		return n
 	}
 	return len(inner)
 }
@@ -35,10 +34,12 @@ func Unquote(dst, lit []byte) []byte {
 
 // Text returns the text of the JSON string lit; see [Unquote].
 func Text(lit []byte) string {
-	if inner := lit[1 : len(lit)-1]; plainLen(inner) == len(inner) {
+	inner := lit[1 : len(lit)-1]
+	if plainLen(inner) == len(inner) {
 		return string(inner)
 	}
-	return string(Unquote(nil, lit))
+	// The text is never longer than its escaped form.
+	return string(Unquote(make([]byte, 0, len(inner)), lit))
 }
 
 // unescape appends what the escape at the start of in stands for, and returns the rest of in.
