@@ -117,7 +117,7 @@ func (f *faulty) Generate(ctx context.Context, r *infer.Request) (engine.Stream,
 	if f.wrong == "sends the status late" {
 		return st, nil
 	}
-	if e, ok := st.last.(*infer.Error); ok && (s.Status > 0 || s.CloseAt == "start") {
+	if e, ok := errors.AsType[*infer.Error](st.last); ok && (s.Status > 0 || s.CloseAt == "start") {
 		return nil, e
 	}
 	return st, nil
@@ -158,7 +158,7 @@ func (st *faultyStream) cut(s fake.Script) {
 		st.text = ""
 	}
 	switch w := st.f.wrong; {
-	case w == "drops what came before" && st.last != io.EOF:
+	case w == "drops what came before" && !errors.Is(st.last, io.EOF):
 		st.text = ""
 	case w == "breaks characters" && s.CutUTF8 != "":
 		st.text = strings.ToValidUTF8(st.text[:3]+"\xff"+st.text[3:], "?")
@@ -228,7 +228,7 @@ func (st *faultyStream) Next(ctx context.Context) (infer.Event, error) {
 		return infer.Text{Text: st.text}, nil
 	case st.last == nil:
 		return nil, st.left(ctx)
-	case st.last == io.EOF && !st.ended:
+	case errors.Is(st.last, io.EOF) && !st.ended:
 		st.ended = true
 		u := infer.Usage{Prompt: 2, Completion: 4}
 		if st.uncounted {
