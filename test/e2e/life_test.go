@@ -38,7 +38,7 @@ func cpu(t *testing.T, pid int) time.Duration {
 	return time.Duration(user+system) * time.Second / clockTicks
 }
 
-// idleAfter returns how long it takes until the engine uses no processor time for 200 ms on end; the bound is ten times the aim of a
+// idleAfter returns how long it takes until the engine uses no processor time for 200 ms on end; the bound is far above the aim of a
 // second.
 func idleAfter(t *testing.T, pid int) time.Duration {
 	t.Helper()
@@ -49,8 +49,8 @@ func idleAfter(t *testing.T, pid int) time.Duration {
 		if now := cpu(t, pid); now > last {
 			last, since = now, time.Now()
 		}
-		if time.Since(start) > 10*time.Second {
-			t.Fatal("the engine was not idle within 10 s")
+		if time.Since(start) > time.Minute {
+			t.Fatal("the engine was not idle within a minute")
 		}
 	}
 	return since.Sub(start)

@@ -44,8 +44,9 @@ type Config struct {
 	SlowPrompt int
 }
 
-// Bound is how long an end may take that should come within a second.
-const Bound = 10 * time.Second
+// Bound is how long an end may take that should come within a second: much longer, because shared machines stand still now and then. The
+// time that it really took is logged.
+const Bound = time.Minute
 
 // check is one promise.
 type check struct {
