@@ -3,6 +3,9 @@
 //
 //	enginetest.Run(t, enginetest.Config{Start: func(t enginetest.T) engine.Instance { ... }})
 //
+// [Faults] is the same for engines that fail: each fault that the scripted engine (package fake) can play, and what a driver has to make
+// of it. A driver of a local engine runs both.
+//
 // The suite adapts to what the instance says it can do: an ability that is declared is held to its promise, one that is not must
 // be refused by name. It starts one instance for the checks that leave it well, and one for each of those that end it. Answers are
 // short, so that slow engines can run it too. Its own tests give it planted wrong drivers, and each must fail a certain check.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"syscall"
 	"time"
 
@@ -14,10 +15,36 @@ import (
 // lifeChecks are about ends: of answers, and of the engine.
 func lifeChecks() []check {
 	return []check{
+		{name: "a start that fails leaves nothing", run: checkFailStart},
 		{name: "leaving while it writes", run: checkLeaveDecode},
 		{name: "leaving while it reads", run: checkLeavePrefill},
 		{name: "death in an answer", ends: true, run: checkDeath},
 		{name: "stop", ends: true, run: checkStop},
+	}
+}
+
+// checkReady comes first, when nobody has asked the instance anything.
+func checkReady(t T, s *suite) {
+	if s.Count == nil {
+		t.Logf("left out: this driver's tests cannot ask the engine what it did")
+		return
+	}
+	if n := s.Count(t, s.in).Tokens; n < 1 {
+		t.Errorf("it was called ready when it had made %d tokens", n)
+	}
+}
+
+func checkFailStart(t T, s *suite) {
+	if s.FailStart == nil {
+		t.Logf("left out: this driver's tests name no start that fails")
+		return
+	}
+	left, err := s.FailStart(t)
+	if e, ok := errors.AsType[*infer.Error](err); !ok || e.Message == "" {
+		t.Errorf("the start failed with %v, want an *infer.Error that says why", err)
+	}
+	if len(left) > 0 {
+		t.Errorf("it left %q", left)
 	}
 }
 
@@ -115,14 +142,27 @@ func ended(t T, st engine.Stream) {
 }
 
 func checkLeavePrefill(t T, s *suite) {
-	if s.SlowPrompt == 0 {
+	text := s.SlowText
+	if text == "" && s.SlowPrompt > 0 {
+		text = s.Words(s.SlowPrompt)
+	}
+	if text == "" {
 		t.Logf("left out: this driver's tests name no prompt that takes its time")
 		return
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	time.AfterFunc(300*time.Millisecond, cancel)
-	st, err := s.in.Generate(ctx, s.ask(s.Words(s.SlowPrompt)))
+	var leaving sync.WaitGroup
+	defer leaving.Wait()
+	leaving.Go(func() {
+		defer cancel()
+		if s.Busy != nil {
+			s.Busy(t, s.in)
+			return
+		}
+		<-time.After(300 * time.Millisecond) // the engine has begun by then, and is not done
+	})
+	st, err := s.in.Generate(ctx, s.ask(text))
 	if err == nil {
 		err = read(t, ctx, st).err
 	}
@@ -142,6 +182,7 @@ func checkDeath(t T, s *suite) {
 		t.Fatalf("Generate: %v", err)
 	}
 	begun(t, t.Context(), st)
+	said := len(s.in.State().LogTail)
 	s.Kill(t, s.in)
 	ctx, cancel := context.WithTimeout(t.Context(), Bound)
 	defer cancel()
@@ -152,6 +193,9 @@ func checkDeath(t T, s *suite) {
 	gone(t, s.in)
 	if e := s.in.State().Exit; e == nil || e.Reason == "" || e.Reason == engine.ExitStopped || e.At.IsZero() {
 		t.Errorf("the exit is %+v, want a reason that is not a stop", e)
+	}
+	if kept := len(s.in.State().LogTail); kept == 0 && said > 0 {
+		t.Errorf("the log's last lines are gone with the engine; before there were %d", said)
 	}
 	if _, err := s.in.Generate(t.Context(), s.ask("Hello.")); err == nil {
 		t.Errorf("a dead engine takes a request")

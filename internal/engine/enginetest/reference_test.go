@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -20,29 +21,34 @@ type reference struct {
 	end   context.CancelFunc
 	done  chan struct{}
 
-	mu       sync.Mutex // guards exit and previous
+	mu       sync.Mutex // guards the fields below
 	exit     *engine.Exit
 	previous string
+	log      []string
+	count    Count
 }
 
 const refWindow = 400
 
 func newReference(wrong string) *reference {
-	r := &reference{wrong: wrong, done: make(chan struct{})}
+	r := &reference{wrong: wrong, done: make(chan struct{}), log: []string{"loaded"}, count: Count{Tokens: 1}}
+	if wrong == "is ready too early" {
+		r.count.Tokens = 0
+	}
 	r.life, r.end = context.WithCancel(context.Background())
 	return r
 }
 
 func (e *reference) Facts() engine.Facts {
 	return engine.Facts{Engine: "reference", Mode: "exact", Window: refWindow, Parallel: 2, Caps: engine.Capabilities{
-		Chat: true, Completion: true, Seed: true, Logprobs: true, CountTokens: e.wrong != "hides that it counts",
+		Chat: true, Completion: true, Seed: true, Logprobs: true, JSONSchema: true, ForcedTools: true, CountTokens: e.wrong != "hides that it counts",
 	}}
 }
 
 func (e *reference) State() engine.State {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return engine.State{Exit: e.exit}
+	return engine.State{Exit: e.exit, LogTail: e.log}
 }
 
 func (e *reference) Done() <-chan struct{} { return e.done }
@@ -52,26 +58,37 @@ func (e *reference) finish(reason engine.ExitReason) {
 	defer e.mu.Unlock()
 	if e.exit == nil {
 		e.exit = &engine.Exit{Reason: reason, At: time.Now()}
+		switch e.wrong {
+		case "forgets why it ended":
+			e.exit.Reason = ""
+		case "loses its log":
+			e.log = nil
+		}
 		e.end()
 		close(e.done)
 	}
 }
 
 func (e *reference) Stop(context.Context) error {
+	if e.wrong == "cannot be stopped twice" && e.State().Exit != nil {
+		return errors.New("it is stopped")
+	}
+	if e.wrong == "calls a stop a crash" {
+		e.finish(engine.ExitCrashed)
+	}
 	e.finish(engine.ExitStopped)
 	return nil
 }
 
-func promptOf(r *infer.Request) []string {
+func promptText(r *infer.Request) string {
 	text := r.Prompt
 	for _, m := range r.Messages {
 		text += m.Text()
 	}
-	if r.PromptTokens != nil {
-		return make([]string, len(r.PromptTokens))
-	}
-	return strings.Fields(text)
+	return text
 }
+
+func promptOf(r *infer.Request) []string { return strings.Fields(promptText(r)) }
 
 func (e *reference) CountTokens(_ context.Context, r *infer.Request) (int, error) {
 	if e.wrong == "counts one too many" {
@@ -81,29 +98,53 @@ func (e *reference) CountTokens(_ context.Context, r *infer.Request) (int, error
 }
 
 func (e *reference) refuse(r *infer.Request) error {
-	n := len(promptOf(r))
+	n, limit := len(promptOf(r)), refWindow
+	if e.wrong == "takes one too many" {
+		limit++
+	}
 	switch {
 	case e.life.Err() != nil && e.wrong != "takes requests when dead":
 		return infer.Errorf(infer.ErrEngineLost, "", "gone")
 	case r.Suffix != "" && e.wrong != "takes a suffix":
 		return infer.Errorf(infer.ErrUnsupported, "suffix", "no suffix")
-	case len(r.Tools) > 0 && e.wrong == "refuses without a name":
+	case r.Sampling.LogitBias != nil:
+		return infer.Errorf(infer.ErrUnsupported, "logit_bias", "no bias")
+	case r.PromptTokens != nil:
+		return infer.Errorf(infer.ErrUnsupported, "prompt", "no token ids")
+	case len(r.Tools) > 0 && r.ToolChoice.Mode == "" && e.wrong == "refuses without a name":
 		return infer.Errorf(infer.ErrUnsupported, "", "no")
-	case len(r.Tools) > 0:
+	case len(r.Tools) > 0 && r.ToolChoice.Mode == "":
 		return infer.Errorf(infer.ErrUnsupported, "tools", "no tools")
 	case len(r.Messages) > 0 && len(r.Messages[0].Parts) > 1:
 		return infer.Errorf(infer.ErrUnsupported, r.Messages[0].Parts[1].Image.Param, "no images")
 	case n >= refWindow && e.wrong == "gives wrong numbers":
 		return &infer.Error{Kind: infer.ErrContextLength, Message: "too long", PromptTokens: 1, Window: 2}
-	case n >= refWindow && e.wrong != "has no window":
+	case n >= limit && e.wrong != "has no window":
 		return &infer.Error{Kind: infer.ErrContextLength, Message: "too long", PromptTokens: n, Window: refWindow}
 	}
 	return nil
 }
 
 func (e *reference) Generate(ctx context.Context, r *infer.Request) (engine.Stream, error) {
+	e.mu.Lock()
+	e.count.Requests++
 	if err := e.refuse(r); err != nil {
+		if e.wrong != "asks the engine first" {
+			e.count.Requests--
+		}
+		e.mu.Unlock()
 		return nil, err
+	}
+	e.mu.Unlock()
+	if strings.Contains(r.Prompt+promptText(r), "slowly") {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+		if ctx.Err() != nil && e.wrong != "calls a leaver lost" {
+			return nil, infer.Errorf(infer.ErrCanceled, "", "left")
+		}
+		return nil, infer.Errorf(infer.ErrEngineLost, "", "left")
 	}
 	own, cancel := context.WithCancel(ctx)
 	if e.wrong != "goes on when it is left" {
@@ -145,9 +186,12 @@ func (s *refStream) write(r *infer.Request) {
 	case "is not greedy":
 		seed += time.Now().UnixNano()
 	}
-	n := min(max(r.MaxTokens, 1), refWindow)
-	if e.wrong == "ignores max tokens" {
+	n := min(max(r.MaxTokens, 1), refWindow-len(promptOf(r)))
+	switch {
+	case e.wrong == "ignores max tokens":
 		n += 2
+	case e.wrong == "writes over the window":
+		n = max(r.MaxTokens, 1)
 	}
 	s.slow = r.IgnoreEOS
 	var words []string
@@ -159,6 +203,19 @@ func (s *refStream) write(r *infer.Request) {
 
 func (s *refStream) send(r *infer.Request, words []string) {
 	wrong := s.e.wrong
+	if r.ToolChoice.Mode != "" {
+		s.call(r)
+		return
+	}
+	if r.Format.Kind != infer.FormatText {
+		words = []string{`{"city":"Rome",`, `"people":3}`}
+		if wrong == "breaks the schema" {
+			words = []string{`{"city":7}`}
+		}
+	}
+	if wrong == "says nothing" && r.Kind == infer.Completion {
+		words = []string{" "}
+	}
 	text := strings.Join(words, "")
 	done := infer.Done{Reason: infer.StopLength, Usage: infer.Usage{Prompt: len(promptOf(r)), Completion: len(words)}}
 	for _, stop := range r.Stop {
@@ -167,6 +224,9 @@ func (s *refStream) send(r *infer.Request, words []string) {
 				i += len(stop)
 			}
 			words, done.Reason, done.StopString = []string{text[:i]}, infer.StopString, stop
+			if wrong == "names another stop text" {
+				done.StopString = "another"
+			}
 			break
 		}
 	}
@@ -178,7 +238,7 @@ func (s *refStream) send(r *infer.Request, words []string) {
 	case "sends empty text":
 		words = append([]string{""}, words...)
 	}
-	for _, w := range words {
+	for i, w := range words {
 		ev := infer.Text{Text: w}
 		if r.Logprobs {
 			p := infer.TokenLogprob{Token: w, Logprob: -0.5, Bytes: []byte(w)}
@@ -186,7 +246,9 @@ func (s *refStream) send(r *infer.Request, words []string) {
 				p.Logprob = 0.5
 			}
 			p.Top = make([]infer.TokenLogprob, r.TopLogprobs)
-			ev.Logprobs = []infer.TokenLogprob{p}
+			if i > 0 || wrong != "leaves out a probability" {
+				ev.Logprobs = []infer.TokenLogprob{p}
+			}
 		}
 		s.events = append(s.events, ev)
 	}
@@ -199,6 +261,21 @@ func (s *refStream) send(r *infer.Request, words []string) {
 	case "talks after Done":
 		s.events = append(s.events, infer.Text{Text: "and"})
 	}
+}
+
+// call makes a forced tool call.
+func (s *refStream) call(r *infer.Request) {
+	name, args, done := r.Tools[0].Name, `{"city":"Rome"}`, infer.Done{Reason: infer.StopTools, Usage: infer.Usage{Prompt: 3, Completion: 3}}
+	if r.ToolChoice.Name != "" && s.e.wrong != "calls another tool" {
+		name = r.ToolChoice.Name
+	}
+	switch s.e.wrong {
+	case "breaks the arguments":
+		args = `{"city":"Ro`
+	case "ends a call as a text":
+		done.Reason = infer.StopEnd
+	}
+	s.events = []infer.Event{infer.ToolStart{Index: 0, Name: name}, infer.ToolArgs{Index: 0, Text: args}, done}
 }
 
 func (s *refStream) Next(ctx context.Context) (infer.Event, error) {

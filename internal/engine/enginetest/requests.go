@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -14,6 +15,7 @@ func requestChecks() []check {
 		{name: "abilities agree with interfaces", run: checkInterfaces},
 		{name: "what it cannot do is refused by name", run: checkRefusals},
 		{name: "over the window", run: checkWindow},
+		{name: "at the window", run: checkEdge},
 		{name: "counts agree", run: checkCounts},
 		{name: "text to continue", run: checkCompletion},
 	}
@@ -53,7 +55,19 @@ func checkRefusals(t T, s *suite) {
 		}},
 		{s.caps.Logprobs, "logprobs", func(r *infer.Request) { r.Logprobs = true }},
 		{s.caps.Seed, "seed", func(r *infer.Request) { r.Sampling.Seed = &seed }},
+		{s.caps.LogitBias, "logit_bias", func(r *infer.Request) { r.Sampling.LogitBias = map[int]float64{1: 1} }},
+		{s.caps.JSONSchema, "response_format", func(r *infer.Request) {
+			r.Format = infer.Format{Kind: infer.FormatJSONSchema, Name: "place", Schema: json.RawMessage(placeSchema)}
+		}},
+		{s.caps.ForcedTools || !s.caps.Tools, "tool_choice", func(r *infer.Request) {
+			r.Tools, r.ToolChoice = weatherTools(), infer.ToolChoice{Mode: infer.ToolRequired}
+		}},
+		{s.caps.Tokens, "prompt", func(r *infer.Request) {
+			r.Kind, r.Messages, r.Prompt, r.PromptTokens = infer.Completion, nil, "", []int{1, 2}
+		}},
+		{s.caps.Completion, "prompt", func(r *infer.Request) { r.Kind, r.Messages, r.Prompt = infer.Completion, nil, "a" }},
 	}
+	before := s.count(t)
 	for _, tt := range tests {
 		if tt.can {
 			continue
@@ -71,6 +85,18 @@ func checkRefusals(t T, s *suite) {
 			t.Errorf("%s is refused as %v (%s, param %q), want unsupported with its name", tt.param, err, infer.KindOf(err), param(e))
 		}
 	}
+	if after := s.count(t); after.Requests != before.Requests {
+		t.Errorf("the engine received %d requests that had to be refused before", after.Requests-before.Requests)
+	}
+}
+
+// count is what the engine says it did, if it can be asked.
+func (s *suite) count(t T) Count {
+	if s.Count == nil {
+		t.Logf("partly left out: this driver's tests cannot ask the engine what it did")
+		return Count{}
+	}
+	return s.Count(t, s.in)
 }
 
 func param(e *infer.Error) string {
@@ -93,6 +119,48 @@ func checkWindow(t T, s *suite) {
 	if a := s.generate(t, s.ask("Name a colour.")); a.err != nil {
 		t.Errorf("a request afterwards: %v", a.err)
 	}
+}
+
+// checkEdge goes to the window's last token: a prompt that leaves room for one gets its answer, one that leaves none is refused.
+func checkEdge(t T, s *suite) {
+	c, ok := s.in.(engine.TokenCounter)
+	if !ok {
+		t.Logf("left out: this instance cannot count, so no prompt is known to fit exactly")
+		return
+	}
+	window := s.in.Facts().Window
+	last, full := s.exactly(t, c, window-1), s.exactly(t, c, window)
+	if last == nil || full == nil {
+		return
+	}
+	a := s.must(t, last)
+	if u := a.done.Usage; u.Prompt != window-1 || u.Completion < 1 || u.Completion > 2 {
+		t.Errorf("%d tokens of %d: usage %+v, ended by %q", window-1, window, u, a.done.Reason)
+	}
+	e, ok := errors.AsType[*infer.Error](s.generate(t, full).err)
+	if !ok || e.Kind != infer.ErrContextLength || e.PromptTokens != window || e.Window != window {
+		t.Errorf("a prompt of all %d tokens is answered with %+v, want %s with both numbers", window, e, infer.ErrContextLength)
+	}
+}
+
+// exactly makes a request whose prompt has n tokens, nil if none is found.
+func (s *suite) exactly(t T, c engine.TokenCounter, n int) *infer.Request {
+	t.Helper()
+	words := n / 2
+	for range 12 {
+		r := s.ask(s.Words(words))
+		got, err := c.CountTokens(t.Context(), r)
+		switch {
+		case err != nil:
+			t.Errorf("CountTokens of %d words: %v", words, err)
+			return nil
+		case got == n:
+			return r
+		}
+		words += n - got
+	}
+	t.Errorf("no text of exactly %d tokens was found", n)
+	return nil
 }
 
 func checkCounts(t T, s *suite) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,19 +35,33 @@ type Config struct {
 	Start func(t T) engine.Instance
 	// Idle returns when the engine has nothing to do, or fails t after Bound. nil means that only a following request shows it.
 	Idle func(t T, in engine.Instance)
+	// Busy returns when the engine works on a request. nil means that it is given a third of a second for it.
+	Busy func(t T, in engine.Instance)
+	// Count asks the engine itself what it did. nil leaves out what only the engine can tell, which is said.
+	Count func(t T, in engine.Instance) Count
+	// FailStart tries a start that cannot succeed. It returns the error and what is left: processes, sockets, files. nil leaves the
+	// check out, which is said.
+	FailStart func(t T) (left []string, err error)
 	// Kill ends the engine behind the driver's back. nil leaves the checks of its death out, which is said.
 	Kill func(t T, in engine.Instance)
 	// Words returns a text of about n tokens, at least n. nil means n times the same word.
 	Words func(n int) string
 	// MaxTokens is the length of answers, 0 for 16.
 	MaxTokens int
-	// SlowPrompt is a prompt size in tokens that takes the engine a second or more, for leaving in prefill. 0 leaves that out.
+	// SlowPrompt is a prompt size in tokens that takes the engine a second or more, for leaving in prefill; SlowText, if not empty, is
+	// such a prompt itself. Without either that is left out, which is said.
 	SlowPrompt int
+	SlowText   string
 }
 
-// Bound is how long an end may take that should come within a second: much longer, because shared machines stand still now and then. The
-// time that it really took is logged.
-const Bound = time.Minute
+// Count is what an engine says of its work since its start.
+type Count struct {
+	// Requests for answers that it received, and Tokens that it made.
+	Requests, Tokens int
+}
+
+// Bound is how long an end may take that should come within a second.
+const Bound = 10 * time.Second
 
 // check is one promise.
 type check struct {
@@ -92,7 +107,8 @@ func runAll(t T, c Config) {
 }
 
 func checks() []check {
-	return append(append(answerChecks(), requestChecks()...), lifeChecks()...)
+	first := []check{{name: "ready means a token", run: checkReady}}
+	return slices.Concat(first, answerChecks(), requestChecks(), lifeChecks())
 }
 
 // start starts an instance and stops it at t's end.
@@ -151,8 +167,6 @@ func (s *suite) must(t T, r *infer.Request) answer {
 	return a
 }
 
-var errEndless = errors.New("the stream does not end")
-
 // maxEvents bounds a stream that does not end.
 const maxEvents = 100000
 
@@ -164,7 +178,7 @@ func read(t T, ctx context.Context, st engine.Stream) (a answer) {
 		if err != nil {
 			switch {
 			case errors.Is(err, io.EOF) && a.done == nil:
-				t.Errorf("the stream ended without Done and with %q, which is io.EOF: a truncation must be an error of its own", err)
+				t.Errorf("the stream ended with io.EOF and without Done: a truncation must be an error")
 				a.err = io.ErrUnexpectedEOF
 			case !errors.Is(err, io.EOF):
 				a.err = err
@@ -173,26 +187,8 @@ func read(t T, ctx context.Context, st engine.Stream) (a answer) {
 		}
 		a.add(t, ev)
 	}
-	t.Errorf("the stream does not end")
-	a.err = errEndless
+	t.Fatalf("the stream does not end")
 	return a
-}
-
-// within runs f and fails t if it does not return in time: a suite that hangs says less than one that fails.
-func within(t T, what string, limit time.Duration, f func()) {
-	t.Helper()
-	returned := make(chan struct{})
-	go func() {
-		defer close(returned)
-		f()
-	}()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-returned:
-	case <-timer.C:
-		t.Fatalf("%s hangs: nothing came for %s", what, limit)
-	}
 }
 
 // add collects an event.
@@ -209,10 +205,11 @@ func (a *answer) add(t T, ev infer.Event) {
 		a.text += e.Text
 		a.probs = append(a.probs, e.Logprobs...)
 	case infer.Reasoning:
-		if e.Text == "" {
+		if e.Text == "" && len(e.Logprobs) == 0 {
 			t.Errorf("an empty reasoning event")
 		}
 		a.think += e.Text
+		a.probs = append(a.probs, e.Logprobs...)
 	case infer.ToolStart:
 		if e.Index != len(a.calls) || e.Name == "" {
 			t.Errorf("call %d %q begins after %d calls", e.Index, e.Name, len(a.calls))
@@ -223,8 +220,14 @@ func (a *answer) add(t T, ev infer.Event) {
 			t.Errorf("arguments of call %d after %d calls", e.Index, len(a.calls))
 			return
 		}
+		if e.Text == "" {
+			t.Errorf("an empty piece of arguments")
+		}
 		a.calls[e.Index].Arguments += e.Text
 	case infer.Done:
 		a.done = &e
+		if e.Reason == infer.StopTools && len(a.calls) == 0 {
+			t.Errorf("the answer ends by %s, and there is none", e.Reason)
+		}
 	}
 }

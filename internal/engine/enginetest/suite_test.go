@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stoker-llm/stoker/internal/engine"
+	"github.com/stoker-llm/stoker/internal/infer"
 )
 
 // recorder is a T that notes which checks failed, and with which words.
@@ -80,7 +82,23 @@ func runOn(t *testing.T, wrong string) *record {
 			Kill: func(_ T, in engine.Instance) {
 				in.(*reference).finish(engine.ExitCrashed)
 			},
-			MaxTokens: 8,
+			Count: func(_ T, in engine.Instance) Count {
+				e := in.(*reference)
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				return e.count
+			},
+			FailStart: func(T) ([]string, error) {
+				switch wrong {
+				case "fails without a word":
+					return nil, errors.New("no")
+				case "leaves a process":
+					return []string{"process 7"}, infer.Errorf(infer.ErrEngine, "", "no")
+				}
+				return nil, infer.Errorf(infer.ErrEngine, "", "no")
+			},
+			Busy:     func(T, engine.Instance) {},
+			SlowText: "read slowly", MaxTokens: 8,
 		})
 	})
 	return rec.all
@@ -103,21 +121,48 @@ func TestWrongDriversFail(t *testing.T) {
 		"ignores max tokens":         "max tokens",
 		"ignores stop texts":         "stop texts",
 		"leaks the stop text":        "stop texts",
+		"names another stop text":    "stop texts",
 		"is not greedy":              "greedy answers repeat",
 		"ignores the seed":           "seeds repeat",
 		"has one seed":               "seeds repeat",
 		"gives impossible odds":      "log probabilities",
+		"leaves out a probability":   "log probabilities",
 		"cuts characters":            "text is UTF-8",
+		"breaks the schema":          "JSON schema",
+		"calls another tool":         "forced tool calls",
+		"breaks the arguments":       "forced tool calls",
+		"ends a call as a text":      "forced tool calls",
 		"mixes answers up":           "answers at once do not mix",
 		"hides that it counts":       "abilities agree with interfaces",
 		"takes a suffix":             "what it cannot do is refused by name",
 		"refuses without a name":     "what it cannot do is refused by name",
+		"asks the engine first":      "what it cannot do is refused by name",
 		"has no window":              "over the window",
 		"gives wrong numbers":        "over the window",
+		"takes one too many":         "at the window",
+		"writes over the window":     "at the window",
 		"counts one too many":        "counts agree",
+		"says nothing":               "text to continue",
+		"is ready too early":         "ready means a token",
+		"fails without a word":       "a start that fails leaves nothing",
+		"leaves a process":           "a start that fails leaves nothing",
 		"goes on when it is left":    "leaving while it writes",
+		"calls a leaver lost":        "leaving while it reads",
 		"ends in order when it dies": "death in an answer",
 		"takes requests when dead":   "death in an answer",
+		"forgets why it ended":       "death in an answer",
+		"loses its log":              "death in an answer",
+		"calls a stop a crash":       "stop",
+		"cannot be stopped twice":    "stop",
+	}
+	caught := map[string]bool{}
+	for _, check := range tests {
+		caught[check] = true
+	}
+	for _, c := range checks() {
+		if !caught[c.name] {
+			t.Errorf("no wrong driver shows that the check %q can fail", c.name)
+		}
 	}
 	for wrong, check := range tests {
 		t.Run(wrong, func(t *testing.T) {
