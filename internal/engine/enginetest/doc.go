@@ -3,7 +3,7 @@
 //
 //	enginetest.Run(t, enginetest.Config{Start: func(t enginetest.T) engine.Instance { ... }})
 //
-// [Faults] is the same for engines that fail: each fault that the scripted engine (package fake) can play, and what a driver has to make
+// [Faults] is the same for engines that fail: faults that the scripted engine (package fake) plays, and what a driver has to make
 // of it. A driver of a local engine runs both.
 //
 // The suite adapts to what the instance says it can do: an ability that is declared is held to its promise, one that is not must

@@ -2,259 +2,388 @@ package enginetest
 
 import (
 	"context"
+	"errors"
+	"io"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
 	"github.com/stoker-llm/stoker/internal/engine"
 	"github.com/stoker-llm/stoker/internal/infer"
 )
 
-// FaultConfig says how to start a driver on the scripted engine (package fake).
+// FaultConfig says how to test a driver on the scripted engine (package fake).
 type FaultConfig struct {
-	// Start starts an instance on an engine that plays the script, or fails t. The suite stops it.
-	Start func(t T, script string) engine.Instance
-	// FailStart tries a start on an engine that plays the script, with a stall of well under a second. It returns what is left:
-	// processes, sockets, files.
-	FailStart func(t T, script string) (left []string, err error)
-	// Busy returns when the scripted engine works on an answer (GET /fake/state), and Idle when it has none.
-	Busy, Idle func(t T, in engine.Instance)
+	// Start starts the driver on a scripted engine with this script, a window of [FaultWindow] tokens and room for one answer.
+	// stall is the start's LoadStall. It must not fail t when the driver refuses: that is what is tested.
+	Start func(t T, script string, stall time.Duration) (engine.Instance, error)
+	// Left says in words which processes of the starts so far are left, empty for none.
+	Left func(t T) string
+
+	// bound is how long one step may take, 0 for most, and leave when a client leaves, 0 for leaveAfter. The suite's own tests
+	// are less patient.
+	bound, leave time.Duration
 }
 
-// AnswerFault is a fault in one answer, and what a driver has to make of it.
-type AnswerFault struct {
-	// Script is in the language of the scripted engine.
-	Script string
-	// Text is what arrives before the end.
-	Text string
-	// Kinds are the kinds of error that are right for the end; none means that the answer is whole.
-	Kinds []infer.ErrorKind
-	// Stalls says that nothing more comes, until the reader leaves.
-	Stalls bool
-	// Exit is why the engine ended, empty if it lives on.
-	Exit engine.ExitReason
-	// Says must be in the error and, if the engine ended, in the exit's detail.
-	Says string
-	// Call asks for a tool call instead of a text. The answer may fail, or end in a way that promises none.
-	Call bool
-}
+// FaultWindow is the window that the faults want to be started with.
+const FaultWindow = 4096
 
-// whole is the answer to the suite's question.
-const whole = "1 a 2 b"
+const (
+	// patient is the stall bound of starts that say nothing for a while and are well, hasty that of those that never go on.
+	patient = time.Minute
+	hasty   = 500 * time.Millisecond
+	// most is how long any one step may take before it counts as hanging.
+	most = time.Minute
+)
 
-// AnswerFaults are the faults of answers that each driver of a local engine has to survive. Not among them: an engine that gives the
-// answer to another request, which no driver can notice, and a last line ([DONE]) that is missing behind the reason and the
-// counts, which engines differ about.
-func AnswerFaults() []AnswerFault {
-	failed := []infer.ErrorKind{infer.ErrEngine}
-	lost := []infer.ErrorKind{infer.ErrEngineLost}
-	either := []infer.ErrorKind{infer.ErrEngine, infer.ErrEngineLost}
-	const words = "the last words" // an engine may put a level before them
-	return []AnswerFault{
-		{Script: "status: 500", Kinds: failed, Says: "scripted failure"},
-		{Script: "status: 502, status-body: html", Kinds: failed},
-		{Script: "status: 500, status-body: empty", Kinds: failed},
-		{Script: "status: 500, status-body: string", Kinds: failed},
-		{Script: "status: 503", Kinds: []infer.ErrorKind{infer.ErrLoading, infer.ErrUnavailable}},
-		{Script: "error-at: start", Kinds: failed},
-		{Script: "close-at: start", Kinds: lost},
-		{Script: "close-at: start, close-how: reset", Kinds: lost},
-		{Script: "close-at: prefill, close-how: cut", Kinds: lost},
-		{Script: "close-at: after:3", Kinds: either, Text: "1 a 2"},
-		{Script: "close-at: after:3, close-how: half-line", Kinds: either, Text: "1 a 2"},
-		{Script: "close-at: after:3, close-how: cut", Kinds: lost, Text: "1 a 2"},
-		{Script: "close-at: after:3, close-how: reset", Kinds: lost, Text: "1 a 2"},
-		{Script: "close-at: final", Kinds: either, Text: whole},
-		{Script: "bad-json-at: after:3", Kinds: either, Text: "1 a 2"},
-		{Script: "error-at: after:3", Kinds: either, Text: "1 a 2"},
-		{Script: "omit: [finish, usage, done]", Kinds: either, Text: whole},
-		{Script: "cut-utf8: events, answer: 'größe 東京 🚂 ende'", Text: "größe 東京 🚂 ende"},
-		{Script: "cut-utf8: writes, answer: 'größe 東京 🚂 ende'", Text: "größe 東京 🚂 ende"},
-		{Script: "noise: 2, noise-at: answer, noise-to: both", Text: whole},
-		{Script: "token-delay: 5ms, chunk: 1, chunk-delay: 1ms", Text: whole},
-		{Script: "drop-tool-call: true", Kinds: failed, Call: true},
-		{Script: "silent-at: start", Stalls: true},
-		{Script: "silent-at: prefill", Stalls: true},
-		{Script: "silent-at: after:3", Stalls: true, Text: "1 a 2"},
-		{Script: "silent-at: final", Stalls: true, Text: whole},
-		{Script: "close-at: after:3, close-how: stall-half-line", Stalls: true, Text: "1 a 2"},
-		{Script: "die-at: start, last-words: 'E " + words + "'", Kinds: lost, Exit: engine.ExitCrashed, Says: words},
-		{Script: "die-at: prefill, die-how: kill", Kinds: lost, Exit: engine.ExitCrashed, Says: "SIGKILL"},
-		{Script: "die-at: after:3, die-how: exit:7, last-words: 'E " + words + "'", Kinds: lost, Text: "1 a 2", Exit: engine.ExitCrashed, Says: words},
-		{
-			Script: "die-at: after:3, die-how: abort, last-words: 'E out of memory'", Kinds: lost, Text: "1 a 2",
-			Exit: engine.ExitOutOfMemory, Says: "out of memory",
-		},
-		{Script: "die-at: final", Kinds: lost, Text: whole, Exit: engine.ExitCrashed},
-	}
-}
-
-// StartFaults are the scripts of engines that never become ready.
-func StartFaults() []string {
-	return []string{
-		"die-at: bind\nlast-words: 'E cannot open the model'",
-		"die-at: load\nload: 20ms\nlast-words: 'E failed to load the model'",
-		"die-at: load\ndie-how: abort",
-		"die-at: load\ndie-how: kill",
-		"die-at: warmup",
-		"die-at: warmup\ndie-how: kill",
-		"close-at: warmup",
-		"silent-at: bind",
-		"silent-at: load\nload: 20ms",
-		"silent-at: warmup",
-		"lies: fail",
-		"lies: never",
-		"die-at: warmup\ngrandchild: true\nignore-sigterm: true",
-		"silent-at: load\nload: 20ms\nignore-sigterm: true",
-	}
-}
-
-// Faults holds a driver to what the cut says of engines that fail.
+// Faults holds a driver to the outcome of each fault that an engine can show: a typed error, at the place where the caller still can
+// do something about it, and never a whole answer that is not whole.
 func Faults(t *testing.T, c FaultConfig) { runFaults(std{t}, c) }
 
 func runFaults(t T, c FaultConfig) {
-	well := Config{Start: func(t T) engine.Instance { return c.Start(t, "") }}
-	shared := start(t, well).in
-	for _, f := range AnswerFaults() {
-		t.Run(f.Script, func(t T) {
-			in := shared
-			if f.Exit != "" {
-				in = start(t, well).in
-			}
-			f.check(t, c, in)
-		})
+	if c.bound == 0 {
+		c.bound = most
 	}
-	for _, script := range StartFaults() {
-		t.Run(strings.ReplaceAll(script, "\n", ", "), func(t T) {
-			checkFailStart(t, &suite{Config: Config{FailStart: func(t T) ([]string, error) { return c.FailStart(t, script) }}})
-		})
+	if c.leave == 0 {
+		c.leave = leaveAfter
 	}
-	t.Run("lies: after:2", func(t T) { checkLateLie(t, c) })
-}
-
-// question asks the scripted engine for an answer whose text is known.
-func question(text string) *infer.Request {
-	zero := 0.0
-	return &infer.Request{
-		Kind: infer.Chat, MaxTokens: 4, Sampling: infer.Sampling{Temperature: &zero},
-		Messages: []infer.Message{{Role: infer.User, Parts: []infer.Part{{Text: text}}}},
+	for _, f := range startFaults() {
+		t.Run("start: "+f.name, func(t T) { f.run(t, c) })
+	}
+	for _, f := range answerFaults() {
+		t.Run("answer: "+f.name, func(t T) { f.run(t, c) })
+	}
+	for _, f := range stalls() {
+		t.Run("left: "+f.name, func(t T) { f.run(t, c) })
+	}
+	t.Run("answer: a tool call that does not come", func(t T) { checkDroppedCall(t, c) })
+	for _, f := range deaths() {
+		t.Run("death: "+f.name, func(t T) { f.run(t, c) })
 	}
 }
 
-func (f AnswerFault) request() *infer.Request {
-	if f.Call {
-		r := question(`@call get_weather {"city": "Rome"} @fault{` + f.Script + "}")
-		r.MaxTokens, r.Tools = 100, weatherTools()
-		return r
-	}
-	r := question("a b @fault{" + f.Script + "}")
-	if strings.Contains(f.Script, "answer:") {
-		r.MaxTokens = 100
-	}
-	return r
+// startFault is a script that spoils a start, or does not.
+type startFault struct {
+	name, script string
+	// kinds are what a refused start may be; none means that it must succeed.
+	kinds []infer.ErrorKind
+	// says has to be in the error's text: the engine's own words.
+	says string
+	// stalls marks scripts whose engine never goes on.
+	stalls bool
+	// less is the window that the engine really gives: a driver may refuse it, or start and say so in its facts.
+	less int
 }
 
-func (f AnswerFault) check(t T, c FaultConfig, in engine.Instance) {
-	if f.Call && !in.Facts().Caps.Tools {
-		t.Logf("left out: this instance calls no tools by itself")
+const (
+	lastWords = "E the last words"
+	oomWords  = "ggml_cuda: CUDA error: out of memory"
+)
+
+func startFaults() []startFault {
+	broken := []infer.ErrorKind{infer.ErrEngine, infer.ErrEngineLost}
+	large := []infer.ErrorKind{infer.ErrModelTooLarge}
+	last := "last-words: '" + lastWords + "'"
+	return []startFault{
+		{name: "slow", script: "load: 300ms"},
+		{name: "dies before it listens", script: "die-at: bind, " + last, kinds: broken, says: "the last words"},
+		{name: "dies while it loads", script: "load: 300ms, die-at: load, " + last, kinds: broken, says: "the last words"},
+		{name: "aborts while it loads", script: "load: 300ms, die-at: load, die-how: abort, " + last, kinds: broken, says: "the last words"},
+		{name: "dies in its first answer", script: "die-at: warmup, " + last, kinds: broken, says: "the last words"},
+		{name: "has no memory", script: "load: 300ms, die-at: load, die-how: abort, last-words: '" + oomWords + "'", kinds: large, says: "out of memory"},
+		{name: "is killed for want of memory", script: "load: 300ms, die-at: load, die-how: kill, last-words: '" + oomWords + "'", kinds: large, says: "out of memory"},
+		{name: "falls silent while it loads", script: "silent-at: load", kinds: broken, stalls: true},
+		{name: "says it is ready and fails", script: "lies: fail", kinds: broken},
+		{name: "says it is ready and never answers", script: "lies: never", kinds: broken, stalls: true},
+		{name: "gives a smaller window", script: "window: 512", kinds: []infer.ErrorKind{infer.ErrUnsupported, infer.ErrEngine}, less: 512},
+		{name: "100 MiB without a newline", script: "noise: 100"},
+		{name: "100 MiB of lines", script: "noise: 100, noise-newlines: true"},
+		{name: "a child of its own", script: "grandchild: true"},
+		{name: "ignores SIGTERM", script: "ignore-sigterm: true"},
+	}
+}
+
+func (f startFault) run(t T, c FaultConfig) {
+	stall := patient
+	if f.stalls {
+		stall = hasty
+	}
+	in, err := startWith(t, c, "{"+f.script+"}", stall)
+	switch {
+	case err != nil:
+		f.refused(t, err)
+	case len(f.kinds) > 0 && (f.less == 0 || in.Facts().Window > f.less):
+		t.Errorf("Start succeeded with a window of %d, want it refused", in.Facts().Window)
+		fallthrough
+	default:
+		if len(f.kinds) == 0 {
+			c.well(t, in)
+		}
+		halt(t, in)
+	}
+	if left := c.Left(t); left != "" {
+		t.Errorf("processes are left: %s", left)
+	}
+}
+
+func (f startFault) refused(t T, err error) {
+	t.Helper()
+	e, ok := errors.AsType[*infer.Error](err)
+	switch {
+	case len(f.kinds) == 0:
+		t.Errorf("Start = %v, want it to succeed", err)
+	case !ok || !slices.Contains(f.kinds, e.Kind):
+		t.Errorf("Start = %v (%s), want one of %s", err, infer.KindOf(err), f.kinds)
+	case !strings.Contains(err.Error(), f.says):
+		t.Errorf("Start = %v, want %q in it", err, f.says)
+	}
+}
+
+// halt stops an instance, which must work whatever the script is: the ladder ends in force.
+func halt(t T, in engine.Instance) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := in.Stop(ctx); err != nil {
+		t.Errorf("Stop: %v", err)
+	}
+}
+
+// prompt is what is asked, and whole the scripted engine's answer to it, of wholeTokens tokens.
+const (
+	prompt      = "a b"
+	whole       = "1 a 2 b"
+	wholeTokens = 4
+)
+
+// question asks for whole. fault is a script for this answer only.
+func question(in engine.Instance, fault string) *infer.Request {
+	s := suite{Config: Config{MaxTokens: wholeTokens}, caps: in.Facts().Caps}
+	if fault == "" {
+		return s.ask(prompt)
+	}
+	return s.ask(prompt + " @fault{" + fault + "}")
+}
+
+// well wants a good answer from an instance.
+func (c FaultConfig) well(t T, in engine.Instance) {
+	t.Helper()
+	a, _ := c.ask(t, t.Context(), question(in, ""), in)
+	if a.err != nil || a.done == nil || a.text != whole {
+		t.Errorf("a good request gave %q, %v; want %q", a.text, a.err, whole)
+	}
+}
+
+// ask reads a whole answer, or what comes of it. early reports whether the error came in place of a stream.
+func (c FaultConfig) ask(t T, ctx context.Context, r *infer.Request, in engine.Instance) (a answer, early bool) {
+	t.Helper()
+	within(t, "the answer", c.bound, func() {
+		st, err := in.Generate(ctx, r)
+		if err != nil {
+			a, early = answer{err: err}, true
+			return
+		}
+		a = read(t, ctx, st)
+	})
+	if a.err != nil && a.done != nil {
+		t.Errorf("the answer was whole, and then failed: %v", a.err)
+	}
+	return a, early
+}
+
+// startWell starts an engine without faults, for those that come with a request.
+func startWell(t T, c FaultConfig) engine.Instance {
+	t.Helper()
+	in, err := startWith(t, c, "", patient)
+	if err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	t.Cleanup(func() { halt(t, in) })
+	return in
+}
+
+func startWith(t T, c FaultConfig, script string, stall time.Duration) (in engine.Instance, err error) {
+	t.Helper()
+	within(t, "Start", c.bound, func() { in, err = c.Start(t, script, stall) })
+	return in, err
+}
+
+// answerFault is a script for one answer, which the engine survives.
+type answerFault struct {
+	name, script string
+	// kinds are what the failure may be; none means that the answer must be whole.
+	kinds []infer.ErrorKind
+	// early marks failures that come before the answer's first byte, so that Generate has to return them.
+	early bool
+	// text is what comes before the failure.
+	text string
+	// either marks faults that a driver may also see through: a whole answer is then as good as the error.
+	either bool
+}
+
+func answerFaults() []answerFault {
+	broken := []infer.ErrorKind{infer.ErrEngine, infer.ErrEngineLost}
+	lost, nonsense := []infer.ErrorKind{infer.ErrEngineLost}, []infer.ErrorKind{infer.ErrEngine}
+	const three = "1 a 2"
+	return []answerFault{
+		{name: "status 400", script: "status: 400", kinds: []infer.ErrorKind{infer.ErrInvalid}, early: true},
+		{name: "status 404", script: "status: 404", kinds: nonsense, early: true},
+		{name: "status 500", script: "status: 500", kinds: nonsense, early: true},
+		{name: "status 503", script: "status: 503", kinds: []infer.ErrorKind{infer.ErrLoading, infer.ErrUnavailable}, early: true},
+		{name: "status 502 in HTML", script: "status: 502, status-body: html", kinds: nonsense, early: true},
+		{name: "status 500 without a body", script: "status: 500, status-body: empty", kinds: nonsense, early: true},
+		{name: "status 500 with a string", script: "status: 500, status-body: string", kinds: nonsense, early: true},
+		{name: "closes without a reply", script: "close-at: start", kinds: lost, early: true},
+		{name: "resets without a reply", script: "close-at: start, close-how: reset", kinds: lost, early: true},
+		{name: "closes while it reads", script: "close-at: prefill", kinds: lost},
+		{name: "closes cleanly", script: "close-at: after:3", kinds: lost, text: three},
+		{name: "closes within a line", script: "close-at: after:3, close-how: half-line", kinds: broken, text: three},
+		{name: "resets", script: "close-at: after:3, close-how: reset", kinds: lost, text: three},
+		{name: "closes before its last event", script: "close-at: final", kinds: lost, text: whole},
+		{name: "no JSON", script: "bad-json-at: after:3", kinds: nonsense, text: three},
+		{name: "error in the stream", script: "error-at: after:3", kinds: nonsense, text: three},
+		{name: "error at the end", script: "error-at: final", kinds: nonsense, text: whole},
+		{name: "no reason at the end", script: "omit: [finish]", kinds: broken, text: whole},
+		{name: "no end at all", script: "omit: [finish, usage, done]", kinds: broken, text: whole},
+		{name: "no counts", script: "omit: [usage]", kinds: broken, text: whole, either: true},
+		{name: "no end mark", script: "omit: [done]", kinds: broken, text: whole, either: true},
+		{name: "100 MiB without a newline", script: "noise: 100, noise-at: answer", text: whole},
+		{name: "characters cut between events", script: "answer: 'größe 東京 🚂', cut-utf8: events", text: "größe 東京 🚂"},
+		{name: "characters cut between writes", script: "answer: 'größe 東京 🚂', cut-utf8: writes", text: "größe 東京 🚂"},
+	}
+}
+
+func (f answerFault) run(t T, c FaultConfig) {
+	in := startWell(t, c)
+	a, early := c.ask(t, t.Context(), question(in, f.script), in)
+	switch {
+	case a.err != nil:
+		wantKind(t, a.err, f.kinds)
+	case len(f.kinds) > 0 && !f.either:
+		t.Errorf("%q counts as whole, want one of %s", a.text, f.kinds)
+	case a.done.Usage.Completion < 1 && !a.done.Usage.Estimated:
+		t.Errorf("a whole answer without counts does not say so: %+v", a.done.Usage)
+	}
+	if early != f.early {
+		t.Errorf("the failure came from Generate: %v, want %v", early, f.early)
+	}
+	if a.text != f.text {
+		t.Errorf("the text is %q, want %q", a.text, f.text)
+	}
+	c.well(t, in)
+}
+
+// wantKind wants err to be an *infer.Error of one of kinds.
+func wantKind(t T, err error, kinds []infer.ErrorKind) {
+	t.Helper()
+	e, ok := errors.AsType[*infer.Error](err)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF) && !ok: // reported by read
+	case len(kinds) == 0:
+		t.Errorf("the answer failed with %v, want it whole", err)
+	case !ok || !slices.Contains(kinds, e.Kind):
+		t.Errorf("the answer failed with %v (%s), want one of %s", err, infer.KindOf(err), kinds)
+	}
+}
+
+// stall is a script for one answer that never goes on. The client leaves, and the only slot must be free again.
+type stall struct{ name, script string }
+
+func stalls() []stall {
+	return []stall{
+		{"silent before it reads", "silent-at: start"},
+		{"silent while it reads", "silent-at: prefill"},
+		{"silent while it writes", "silent-at: after:3"},
+		{"silent before its last event", "silent-at: final"},
+		{"silent within a line", "close-at: after:3, close-how: stall-half-line"},
+	}
+}
+
+// leaveAfter is how long a client waits before it leaves: enough for the request to reach the engine.
+const leaveAfter = 200 * time.Millisecond
+
+func (f stall) run(t T, c FaultConfig) {
+	in := startWell(t, c)
+	ctx, cancel := context.WithTimeout(t.Context(), c.leave)
+	defer cancel()
+	begun := time.Now()
+	a, _ := c.ask(t, ctx, question(in, f.script), in)
+	if d := time.Since(begun); d > c.leave+Bound {
+		t.Errorf("it ended after %s, when its client had left after %s", d, c.leave)
+	}
+	switch {
+	case a.err == nil:
+		t.Errorf("an answer that never came counts as whole")
+	case !errors.Is(a.err, context.DeadlineExceeded): // the one end that may have no kind
+		wantKind(t, a.err, []infer.ErrorKind{infer.ErrCanceled})
+	}
+	c.well(t, in)
+}
+
+// checkDroppedCall announces a tool call as the reason of the end and does not make it.
+func checkDroppedCall(t T, c FaultConfig) {
+	in := startWell(t, c)
+	s := suite{Config: Config{MaxTokens: wholeTokens}, in: in, caps: in.Facts().Caps}
+	if !s.caps.Tools {
+		t.Logf("not declared by this instance")
 		return
 	}
-	a := f.ask(t, c, in)
-	if a.text != f.Text {
-		t.Errorf("the text is %q, want %q", a.text, f.Text)
+	r := s.ask(`@call get_time {"city":"Rome"} @fault{drop-tool-call: true}`)
+	r.Tools = weatherTools()
+	a, _ := c.ask(t, t.Context(), r, in)
+	if a.err == nil && a.done.Reason == infer.StopTools && len(a.calls) == 0 {
+		t.Errorf("the answer ends with %s and has no call", infer.StopTools)
 	}
-	switch kind := infer.KindOf(a.err); {
-	case f.Call && a.err == nil: // what its end may not be is checked with every answer
-	case f.Stalls && kind != infer.ErrCanceled:
-		t.Errorf("the answer that was left ended with %v (%s), want %s", a.err, kind, infer.ErrCanceled)
-	case f.Stalls:
-	case len(f.Kinds) == 0 && a.err != nil:
-		t.Errorf("the answer failed: %v", a.err)
-	case len(f.Kinds) > 0 && !slices.Contains(f.Kinds, kind):
-		t.Errorf("the answer ended with %v (%s), want %s", a.err, kind, f.Kinds)
-	case a.err != nil && !strings.Contains(a.err.Error(), f.Says):
-		t.Errorf("the error %q does not say %q", a.err, f.Says)
+	c.well(t, in)
+}
+
+// death is a script for one answer that ends the engine.
+type death struct {
+	name, script string
+	reason       engine.ExitReason
+	signal       string
+	// words have to be in the log's tail, and in the error that the client gets.
+	words string
+}
+
+func deaths() []death {
+	last := ", last-words: '" + lastWords + "'"
+	oom := ", last-words: '" + oomWords + "'"
+	return []death{
+		{name: "while it reads", script: "die-at: prefill" + last, reason: engine.ExitCrashed, words: "the last words"},
+		{name: "while it writes", script: "die-at: after:3, die-how: exit:7" + last, reason: engine.ExitCrashed, words: "the last words"},
+		{name: "before its last event", script: "die-at: final" + last, reason: engine.ExitCrashed, words: "the last words"},
+		{name: "by a signal", script: "die-at: after:3, die-how: kill" + last, reason: engine.ExitCrashed, signal: "SIGKILL", words: "the last words"},
+		{name: "for want of memory", script: "die-at: after:3, die-how: abort" + oom, reason: engine.ExitOutOfMemory, words: "out of memory"},
+		{name: "killed for want of memory", script: "die-at: after:3, die-how: kill" + oom, reason: engine.ExitOutOfMemory, signal: "SIGKILL", words: "out of memory"},
 	}
-	if f.Exit == "" {
-		c.Idle(t, in)
-		wantWell(t, in)
-		return
+}
+
+func (f death) run(t T, c FaultConfig) {
+	in := startWell(t, c)
+	begun := time.Now()
+	a, _ := c.ask(t, t.Context(), question(in, f.script), in)
+	if a.err == nil {
+		t.Errorf("an answer that its engine did not live to end counts as whole")
+	} else {
+		wantKind(t, a.err, []infer.ErrorKind{infer.ErrEngineLost})
+		if !strings.Contains(a.err.Error(), f.words) {
+			t.Errorf("the answer failed with %v, want %q in it", a.err, f.words)
+		}
+	}
+	if d := time.Since(begun); d > Bound {
+		t.Errorf("the answer failed after %s", d)
 	}
 	gone(t, in)
-	if e := in.State().Exit; e == nil || e.Reason != f.Exit || !strings.Contains(e.Detail, f.Says) {
-		t.Errorf("the exit is %+v, want %s with %q", e, f.Exit, f.Says)
+	st := in.State()
+	if st.Exit == nil || st.Exit.Reason != f.reason || st.Exit.Signal != f.signal || st.Exit.At.IsZero() {
+		t.Errorf("the exit is %+v, want %s by %q", st.Exit, f.reason, f.signal)
 	}
-}
-
-// ask gets the answer. A stalled one is left when all its text is there and the engine still works on it.
-func (f AnswerFault) ask(t T, c FaultConfig, in engine.Instance) (a answer) {
-	ctx, cancel := context.WithTimeout(t.Context(), Bound)
-	defer cancel()
-	there := make(chan struct{})
-	arrived := sync.OnceFunc(func() { close(there) })
-	var leaving sync.WaitGroup
-	defer leaving.Wait()
-	defer arrived()
-	if f.Stalls {
-		leaving.Go(func() {
-			defer cancel()
-			<-there
-			c.Busy(t, in)
-		})
+	if !strings.Contains(strings.Join(st.LogTail, "\n"), f.words) {
+		t.Errorf("the last words %q are not kept; the log ends with %q", f.words, st.LogTail)
 	}
-	if f.Text == "" {
-		arrived()
+	if left := c.Left(t); left != "" {
+		t.Errorf("processes are left: %s", left)
 	}
-	st, err := in.Generate(ctx, f.request())
-	if err != nil {
-		return answer{err: err}
-	}
-	defer st.Close()
-	for a.err == nil && a.done == nil {
-		var ev infer.Event
-		if ev, a.err = st.Next(ctx); a.err != nil {
-			break
-		}
-		a.add(t, ev)
-		if a.text == f.Text {
-			arrived()
-		}
-	}
-	return a
-}
-
-// wantWell asks for a good answer.
-func wantWell(t T, in engine.Instance) {
-	t.Helper()
-	st, err := in.Generate(t.Context(), question("a b"))
-	if err != nil {
-		t.Fatalf("a good request afterwards: %v", err)
-	}
-	if a := read(t, t.Context(), st); a.err != nil || a.text != whole {
-		t.Errorf("a good request afterwards gave %q, %v", a.text, a.err)
-	}
-}
-
-// lieMax is how many answers an engine gives at most before its lie comes out. Drivers differ in how many they need themselves.
-const lieMax = 2
-
-// checkLateLie starts an engine that fails at every request from a certain one on, and is well otherwise: the requests fail, and nobody
-// says that the engine has ended.
-func checkLateLie(t T, c FaultConfig) {
-	in := start(t, Config{Start: func(t T) engine.Instance { return c.Start(t, "lies: after:2") }}).in
-	for range lieMax {
-		st, err := in.Generate(t.Context(), question("a b"))
-		if err == nil {
-			err = read(t, t.Context(), st).err
-		}
-		if err == nil {
-			continue
-		}
-		if infer.KindOf(err) != infer.ErrEngine || in.State().Exit != nil {
-			t.Errorf("a request that fails in a living engine gave %v (%s), exit %+v", err, infer.KindOf(err), in.State().Exit)
-		}
-		return
-	}
-	t.Errorf("%d answers of an engine that gives 2 at most, its warm-up included", lieMax)
 }

@@ -3,206 +3,351 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stoker-llm/stoker/internal/engine"
+	"github.com/stoker-llm/stoker/internal/engine/fake"
 	"github.com/stoker-llm/stoker/internal/infer"
 )
 
-// faulty is a driver's instance on a scripted engine, in memory: it reads the script of a request and ends as the table says that it
-// has to. wrong names the one thing that it does wrong.
+// faulty is a right driver of the scripted engine, in memory: it reads the scripts and does what a driver has to make of them.
+// wrong names the one thing that it does wrong, empty for nothing.
 type faulty struct {
-	*reference
 	wrong  string
-	script string
-	active atomic.Int32
-	asked  atomic.Int32
-	sick   atomic.Bool
+	script fake.Script
+	test   context.Context // the test's own lifetime
+
+	mu   sync.Mutex // guards the fields below
+	exit *engine.Exit
+	tail []string
+	done chan struct{}
+	busy bool // the only slot is taken
+	sick bool // nothing good comes any more
 }
 
-func newFaulty(wrong, script string) *faulty {
-	f := &faulty{reference: newReference(""), wrong: wrong, script: script}
-	f.asked.Store(1) // the warm-up
-	return f
+// startFaulty is a FaultConfig.Start. What hangs does so until the test is over.
+func startFaulty(test context.Context, wrong, text string, stall time.Duration) (engine.Instance, error) {
+	s, err := fake.ParseScript([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	in := &faulty{wrong: wrong, test: test, script: s, done: make(chan struct{})}
+	kind, words := infer.ErrorKind(""), s.LastWords
+	switch {
+	case strings.Contains(words, "out of memory"):
+		kind = infer.ErrModelTooLarge
+	case s.DieAt != "" || s.Lies != "" || s.SilentAt != "":
+		kind = infer.ErrEngine
+	case s.Window > 0 && wrong != "hides the smaller window":
+		kind = infer.ErrUnsupported
+	}
+	if wrong == "swallows the engine's words" {
+		words = ""
+	}
+	switch {
+	case wrong == "gives a slow start up" && s.Load > 0 && s.DieAt == "":
+		return nil, infer.Errorf(infer.ErrEngine, "", "too slow")
+	case wrong == "takes every load for an end" && s.Noise > 0:
+		return nil, infer.Errorf(infer.ErrEngine, "", "noise")
+	case kind == "" || wrong == "starts whatever comes":
+		return in, nil
+	case wrong == "waits for ever in a start" && stall == hasty:
+		<-test.Done()
+	case wrong == "refuses without a kind":
+		return nil, errors.New(words)
+	}
+	return nil, infer.Errorf(kind, "", "it did not start: %s", words)
 }
 
 func (f *faulty) Facts() engine.Facts {
-	facts := f.reference.Facts()
-	facts.Caps.Tools = true
-	return facts
+	return engine.Facts{Engine: "faulty", Mode: "exact", Window: FaultWindow, Parallel: 1, Caps: engine.Capabilities{Chat: true, Tools: true}}
 }
 
-// faultOf is the fault that a request's prompt asks for.
-func faultOf(r *infer.Request) *AnswerFault {
-	_, script, _ := strings.Cut(r.Messages[0].Text(), "@fault{")
-	for _, f := range AnswerFaults() {
-		if f.Script+"}" == script {
-			return &f
-		}
+func (f *faulty) State() engine.State {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return engine.State{Exit: f.exit, LogTail: f.tail}
+}
+
+func (f *faulty) Done() <-chan struct{} { return f.done }
+
+func (f *faulty) Stop(context.Context) error {
+	if f.wrong == "cannot be stopped" && f.script.IgnoreTerm {
+		return context.DeadlineExceeded
 	}
+	f.end(engine.Exit{Reason: engine.ExitStopped})
 	return nil
+}
+
+func (f *faulty) end(e engine.Exit, tail ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.exit == nil {
+		e.At = time.Now()
+		f.exit, f.tail = &e, tail
+		close(f.done)
+	}
+}
+
+// scriptOf takes the script out of a prompt, as package fake does.
+func scriptOf(r *infer.Request) (fake.Script, error) {
+	_, text, _ := strings.Cut(r.Messages[0].Text(), "@fault")
+	return fake.ParseScript([]byte(text))
 }
 
 func (f *faulty) Generate(ctx context.Context, r *infer.Request) (engine.Stream, error) {
-	if f.asked.Add(1) > 2 && f.script != "" {
-		if f.wrong == "takes a failure for an end" {
-			f.finish(engine.ExitCrashed)
-		}
-		return nil, infer.Errorf(infer.ErrEngine, "", "scripted failure")
+	s, err := scriptOf(r)
+	if err != nil {
+		return nil, err
 	}
-	fault := faultOf(r)
-	if fault == nil {
-		text := whole
-		if f.sick.Load() {
-			text = "..."
-		}
-		return &faultStream{f: f, ctx: ctx, events: []infer.Event{infer.Text{Text: text}, infer.Done{Reason: infer.StopLength}}}, nil
-	}
-	f.sick.Store(f.wrong == "never gets well")
-	f.active.Add(1)
-	return f.stream(ctx, *fault), nil
-}
-
-func (f *faulty) stream(ctx context.Context, a AnswerFault) *faultStream {
-	s := &faultStream{f: f, ctx: ctx, stalls: a.Stalls, works: true}
-	if a.Text != "" && (f.wrong != "swallows the text" || a.Stalls) {
-		s.events = append(s.events, infer.Text{Text: a.Text})
-	}
-	done := infer.Done{Reason: infer.StopEnd}
-	if a.Call && f.wrong == "promises a call" {
-		done.Reason = infer.StopTools
-	}
-	switch {
-	case a.Stalls:
-	case len(a.Kinds) == 0 || a.Call || f.wrong == "calls a cut answer whole":
-		s.events = append(s.events, done)
-	case f.wrong == "ends a cut answer in order":
-		s.err = io.EOF
-	default:
-		s.err = &infer.Error{Kind: a.Kinds[0], Message: "it failed: " + a.Says}
-	}
-	if a.Exit != "" {
-		f.die(a)
-	}
-	return s
-}
-
-// die ends the engine as the fault does.
-func (f *faulty) die(a AnswerFault) {
-	reason, says := a.Exit, a.Says
-	switch f.wrong {
-	case "calls every end a crash":
-		reason = engine.ExitCrashed
-	case "loses the last words":
-		says = ""
-	}
-	f.finish(reason)
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.exit.Detail = says
-}
-
-// faultStream gives its events, and then ends with err or stalls.
-type faultStream struct {
-	f      *faulty
-	ctx    context.Context // the request's
-	events []infer.Event
-	err    error
-	stalls bool
-	works  bool
-}
-
-func (s *faultStream) Next(ctx context.Context) (infer.Event, error) {
-	if len(s.events) > 0 {
-		ev := s.events[0]
-		s.events = s.events[1:]
-		return ev, nil
+	busy, sick := f.busy, f.sick
+	f.sick = f.wrong == "is spoiled by a fault" && s.Status > 0
+	f.mu.Unlock()
+	if busy || sick {
+		return nil, infer.Errorf(infer.ErrEngine, "", "busy or sick")
 	}
+	st := f.answer(ctx, s)
+	if f.wrong == "sends the status late" {
+		return st, nil
+	}
+	if e, ok := errors.AsType[*infer.Error](st.last); ok && (s.Status > 0 || s.CloseAt == "start") {
+		return nil, e
+	}
+	return st, nil
+}
+
+// answer is what a right driver makes of a script, spoiled by wrong.
+func (f *faulty) answer(ctx context.Context, s fake.Script) *faultyStream {
+	st := &faultyStream{f: f, ctx: ctx, text: "1 a 2", last: io.EOF}
 	switch {
-	case s.stalls && s.f.wrong == "calls a leaver lost":
-		<-ctx.Done()
-		return nil, infer.Errorf(infer.ErrEngineLost, "", "gone")
-	case s.stalls:
-		<-ctx.Done()
-		return nil, infer.Errorf(infer.ErrCanceled, "", "left")
-	case s.err != nil:
-		return nil, s.err
+	case s.Status > 0:
+		kinds := map[int]infer.ErrorKind{400: infer.ErrInvalid, 503: infer.ErrLoading}
+		st.fail(kinds[s.Status], infer.ErrEngine, "")
+	case s.DieAt != "":
+		f.die(s)
+		st.fail(infer.ErrEngineLost, "", s.LastWords)
+	case s.CloseHow == "stall-half-line" || s.SilentAt != "":
+		st.last = nil // comes when the client leaves
+	case s.CloseAt != "":
+		st.fail(infer.ErrEngineLost, "", "")
+	case s.BadJSONAt != "" || s.ErrorAt != "" || slices.Contains(s.Omit, "finish"):
+		st.fail(infer.ErrEngine, "", "")
+	default:
+		st.text = whole
+		if s.Answer != "" {
+			st.text = s.Answer
+		}
 	}
-	return nil, io.EOF
+	st.cut(s)
+	return st
 }
 
-func (s *faultStream) Close() error {
-	if s.works && s.f.wrong != "works on for nobody" {
-		s.works = false
-		s.f.active.Add(-1)
+// cut sets the text that comes before the end.
+func (st *faultyStream) cut(s fake.Script) {
+	switch {
+	case s.CloseAt == "final" || s.ErrorAt == "final" || s.Omit != nil:
+		st.text = whole
+	case s.Status > 0 || s.CloseAt == "start" || s.CloseAt == "prefill":
+		st.text = ""
 	}
-	return nil
+	switch w := st.f.wrong; {
+	case w == "drops what came before" && !errors.Is(st.last, io.EOF):
+		st.text = ""
+	case w == "breaks characters" && s.CutUTF8 != "":
+		st.text = strings.ToValidUTF8(st.text[:3]+"\xff"+st.text[3:], "?")
+	case w == "counts nothing" && slices.Contains(s.Omit, "usage"):
+		st.uncounted = true
+	}
+	st.reason = infer.StopEnd
+	if s.DropToolCall {
+		if st.text = ""; st.f.wrong == "believes in a call" {
+			st.reason = infer.StopTools
+		}
+	}
 }
 
-// runFaultsOn runs the fault table on a driver with one mistake.
+func (f *faulty) die(s fake.Script) {
+	e := engine.Exit{Reason: engine.ExitCrashed}
+	if strings.Contains(s.LastWords, "out of memory") && f.wrong != "calls every death a crash" {
+		e.Reason = engine.ExitOutOfMemory
+	}
+	if s.DieHow == "kill" {
+		e.Signal = "SIGKILL"
+	}
+	if f.wrong == "forgets the log" {
+		f.end(e)
+		return
+	}
+	f.end(e, s.LastWords)
+}
+
+type faultyStream struct {
+	f    *faulty
+	ctx  context.Context
+	text string
+	// last follows the text: io.EOF for Done, an error, or nil for nothing until the client leaves.
+	last      error
+	reason    infer.StopReason
+	uncounted bool
+	begun     bool
+	ended     bool
+}
+
+func (st *faultyStream) fail(kind, otherwise infer.ErrorKind, words string) {
+	if kind == "" {
+		kind = otherwise
+	}
+	switch st.f.wrong {
+	case "calls every failure its own fault":
+		kind = infer.ErrInternal
+	case "swallows the engine's words":
+		words = ""
+	}
+	st.last = infer.Errorf(kind, "", "it broke off: %s", words)
+	switch st.f.wrong {
+	case "takes every end for a good one":
+		st.last = io.EOF
+	case "ends in order when it is cut off":
+		st.last, st.ended = io.EOF, true
+	case "says that it is io.EOF":
+		st.last = &infer.Error{Kind: kind, Message: "it broke off: " + words, Err: io.EOF}
+	}
+}
+
+func (st *faultyStream) Next(ctx context.Context) (infer.Event, error) {
+	switch {
+	case !st.begun && st.text != "":
+		st.begun = true
+		return infer.Text{Text: st.text}, nil
+	case st.last == nil:
+		return nil, st.left(ctx)
+	case errors.Is(st.last, io.EOF) && !st.ended:
+		st.ended = true
+		u := infer.Usage{Prompt: 2, Completion: 4}
+		if st.uncounted {
+			u = infer.Usage{}
+		}
+		return infer.Done{Reason: st.reason, Usage: u}, nil
+	}
+	return nil, st.last
+}
+
+// left waits for the client to leave.
+func (st *faultyStream) left(ctx context.Context) error {
+	if st.f.wrong == "is deaf to leaving" {
+		<-st.f.test.Done()
+	}
+	select {
+	case <-ctx.Done():
+	case <-st.ctx.Done():
+	}
+	st.f.mu.Lock()
+	defer st.f.mu.Unlock()
+	st.f.busy = st.f.wrong == "keeps the slot"
+	return infer.Errorf(infer.ErrCanceled, "", "left")
+}
+
+func (st *faultyStream) Close() error { return nil }
+
+// runFaultsOn runs the faults on a driver with one thing wrong.
 func runFaultsOn(t *testing.T, wrong string) *record {
 	rec := &recorder{t: t, all: &record{}}
 	rec.do(func(rt T) {
 		runFaults(rt, FaultConfig{
-			Start: func(_ T, script string) engine.Instance { return newFaulty(wrong, script) },
-			FailStart: func(_ T, script string) ([]string, error) {
-				switch {
-				case wrong == "starts all the same":
-					return nil, nil
-				case wrong == "leaves a process" && strings.Contains(script, "grandchild"):
-					return []string{"process 7"}, infer.Errorf(infer.ErrEngine, "", "no")
-				case wrong == "fails without a kind":
-					return nil, errors.New("no")
-				}
-				return nil, infer.Errorf(infer.ErrEngine, "", "no")
+			Start: func(_ T, script string, stall time.Duration) (engine.Instance, error) {
+				return startFaulty(t.Context(), wrong, script, stall)
 			},
-			Busy: func(_ T, in engine.Instance) {
-				for in.(*faulty).active.Load() == 0 {
-					<-time.After(time.Millisecond)
+			Left: func(T) string {
+				if wrong == "leaves processes" {
+					return "1234"
 				}
+				return ""
 			},
-			Idle: func(t T, in engine.Instance) {
-				if n := in.(*faulty).active.Load(); n > 0 {
-					t.Errorf("the engine works on %d answers", n)
-				}
-			},
+			bound: time.Second, leave: 10 * time.Millisecond,
 		})
 	})
 	return rec.all
 }
 
-func TestARightDriverSurvivesTheFaults(t *testing.T) {
+func TestARightDriverMastersTheFaults(t *testing.T) {
 	if r := runFaultsOn(t, ""); len(r.failed) > 0 {
 		t.Errorf("a right driver fails:\n%s", strings.Join(r.words, "\n"))
 	}
 }
 
+// TestWrongDriversFailTheFaults: each planted wrong is caught, by the faults that are there for it.
 func TestWrongDriversFailTheFaults(t *testing.T) {
-	tests := map[string]string{ // mistake: a fault that has to show it
-		"calls a cut answer whole":   "close-at: after:3",
-		"ends a cut answer in order": "omit: [finish, usage, done]",
-		"swallows the text":          "close-at: final",
-		"calls a leaver lost":        "silent-at: prefill",
-		"works on for nobody":        "silent-at: after:3",
-		"never gets well":            "status: 500",
-		"promises a call":            "drop-tool-call: true",
-		"calls every end a crash":    "die-at: after:3, die-how: abort, last-words: 'E out of memory'",
-		"loses the last words":       "die-at: start, last-words: 'E the last words'",
-		"starts all the same":        "lies: fail",
-		"leaves a process":           "die-at: warmup, grandchild: true, ignore-sigterm: true",
-		"fails without a kind":       "silent-at: bind",
-		"takes a failure for an end": "lies: after:2",
+	tests := map[string][]string{ // wrong: faults that have to catch it
+		"starts whatever comes": {
+			"start: dies before it listens", "start: dies while it loads", "start: dies in its first answer", "start: has no memory",
+			"start: falls silent while it loads", "start: says it is ready and fails", "start: says it is ready and never answers",
+			"start: gives a smaller window",
+		},
+		"hides the smaller window":          {"start: gives a smaller window"},
+		"gives a slow start up":             {"start: slow"},
+		"takes every load for an end":       {"start: 100 MiB without a newline", "start: 100 MiB of lines"},
+		"waits for ever in a start":         {"start: falls silent while it loads", "start: says it is ready and never answers"},
+		"refuses without a kind":            {"start: dies before it listens", "start: says it is ready and fails"},
+		"swallows the engine's words":       {"start: dies while it loads", "start: has no memory", "death: while it writes"},
+		"leaves processes":                  {"start: a child of its own", "start: dies while it loads", "death: by a signal"},
+		"cannot be stopped":                 {"start: ignores SIGTERM"},
+		"calls every failure its own fault": {"answer: status 400", "answer: status 404", "answer: status 500", "answer: status 503", "answer: closes cleanly", "answer: no JSON", "death: while it reads"},
+		"sends the status late":             {"answer: status 400", "answer: status 502 in HTML", "answer: closes without a reply"},
+		"takes every end for a good one": {
+			"answer: closes cleanly", "answer: closes within a line", "answer: resets", "answer: closes before its last event", "answer: no JSON",
+			"answer: error in the stream", "answer: no reason at the end", "answer: no end at all", "death: before its last event",
+		},
+		"ends in order when it is cut off": {"answer: closes cleanly", "answer: closes while it reads", "death: while it writes"},
+		"says that it is io.EOF":           {"answer: closes cleanly"},
+		"drops what came before":           {"answer: closes cleanly", "answer: resets", "answer: error in the stream"},
+		"breaks characters":                {"answer: characters cut between events", "answer: characters cut between writes"},
+		"counts nothing":                   {"answer: no counts"},
+		"is spoiled by a fault":            {"answer: status 500"},
+		"is deaf to leaving":               {"left: silent before it reads", "left: silent while it writes", "left: silent within a line"},
+		"keeps the slot":                   {"left: silent while it reads", "left: silent before its last event"},
+		"believes in a call":               {"answer: a tool call that does not come"},
+		"calls every death a crash":        {"death: for want of memory", "death: killed for want of memory"},
+		"forgets the log":                  {"death: while it reads", "death: by a signal"},
 	}
-	for wrong, fault := range tests {
+	for wrong, faults := range tests {
 		t.Run(wrong, func(t *testing.T) {
-			if r := runFaultsOn(t, wrong); !slices.Contains(r.failed, fault) {
-				t.Errorf("%q does not fail; these do: %q\n%s", fault, r.failed, strings.Join(r.words, "\n"))
+			t.Parallel()
+			r := runFaultsOn(t, wrong)
+			for _, f := range faults {
+				if !slices.Contains(r.failed, f) {
+					t.Errorf("%q does not fail; these do: %q\n%s", f, r.failed, strings.Join(r.words, "\n"))
+				}
 			}
 		})
+	}
+}
+
+// TestScriptsAreScripts: a script with a slip in it would be no fault at all.
+func TestScriptsAreScripts(t *testing.T) {
+	scripts := map[string]string{}
+	for _, f := range startFaults() {
+		scripts["start: "+f.name] = f.script
+	}
+	for _, f := range answerFaults() {
+		scripts["answer: "+f.name] = f.script
+	}
+	for _, f := range stalls() {
+		scripts["left: "+f.name] = f.script
+	}
+	for _, f := range deaths() {
+		scripts["death: "+f.name] = f.script
+	}
+	for name, script := range scripts {
+		s, err := fake.ParseScript([]byte("{" + script + "}"))
+		if err != nil || fmt.Sprintf("%+v", s) == fmt.Sprintf("%+v", fake.Script{}) {
+			t.Errorf("%s: %q is the script %+v, %v", name, script, s, err)
+		}
 	}
 }

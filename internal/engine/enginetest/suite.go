@@ -60,8 +60,9 @@ type Count struct {
 	Requests, Tokens int
 }
 
-// Bound is how long an end may take that should come within a second.
-const Bound = 10 * time.Second
+// Bound is how long an end may take that should come within a second: much longer, because shared machines stand still now and then. The
+// time that it really took is logged.
+const Bound = time.Minute
 
 // check is one promise.
 type check struct {
@@ -167,6 +168,8 @@ func (s *suite) must(t T, r *infer.Request) answer {
 	return a
 }
 
+var errEndless = errors.New("the stream does not end")
+
 // maxEvents bounds a stream that does not end.
 const maxEvents = 100000
 
@@ -178,7 +181,7 @@ func read(t T, ctx context.Context, st engine.Stream) (a answer) {
 		if err != nil {
 			switch {
 			case errors.Is(err, io.EOF) && a.done == nil:
-				t.Errorf("the stream ended with io.EOF and without Done: a truncation must be an error")
+				t.Errorf("the stream ended without Done and with %q, which is io.EOF: a truncation must be an error of its own", err)
 				a.err = io.ErrUnexpectedEOF
 			case !errors.Is(err, io.EOF):
 				a.err = err
@@ -187,8 +190,26 @@ func read(t T, ctx context.Context, st engine.Stream) (a answer) {
 		}
 		a.add(t, ev)
 	}
-	t.Fatalf("the stream does not end")
+	t.Errorf("the stream does not end")
+	a.err = errEndless
 	return a
+}
+
+// within runs f and fails t if it does not return in time: a suite that hangs says less than one that fails.
+func within(t T, what string, limit time.Duration, f func()) {
+	t.Helper()
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		f()
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-returned:
+	case <-timer.C:
+		t.Fatalf("%s hangs: nothing came for %s", what, limit)
+	}
 }
 
 // add collects an event.
