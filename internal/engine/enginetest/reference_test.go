@@ -24,6 +24,7 @@ type reference struct {
 	mu       sync.Mutex // guards the fields below
 	exit     *engine.Exit
 	previous string
+	seen     map[string]bool
 	log      []string
 	count    Count
 }
@@ -31,7 +32,7 @@ type reference struct {
 const refWindow = 400
 
 func newReference(wrong string) *reference {
-	r := &reference{wrong: wrong, done: make(chan struct{}), log: []string{"loaded"}, count: Count{Tokens: 1}}
+	r := &reference{wrong: wrong, done: make(chan struct{}), seen: map[string]bool{}, log: []string{"loaded"}, count: Count{Tokens: 1}}
 	if wrong == "is ready too early" {
 		r.count.Tokens = 0
 	}
@@ -171,7 +172,13 @@ func (s *refStream) write(r *infer.Request) {
 	prompt := strings.Join(promptOf(r), "-")
 	e.mu.Lock()
 	if e.wrong == "mixes answers up" {
-		prompt, e.previous = e.previous, prompt
+		// The first time a prompt is answered rightly, later as the one before it: whichever of two that run at once comes first, it
+		// gets the answer that another prompt got alone.
+		own := prompt
+		if e.seen[own] {
+			prompt = e.previous
+		}
+		e.seen[own], e.previous = true, own
 	}
 	e.mu.Unlock()
 	seed := int64(0)
