@@ -1,9 +1,10 @@
 module github.com/stoker-llm/stoker
 
-go 1.27
+go 1.27.0
 
 require (
 	github.com/alecthomas/kong v1.17.0 // indirect
+	github.com/ardanlabs/jinja v1.12.0 // indirect
 	github.com/goccy/go-yaml v1.19.2 // indirect
 	github.com/gofrs/flock v0.13.2 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
@@ -13,6 +14,6 @@ require (
 	golang.org/x/sync v0.25.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/term v0.48.0 // indirect
-	golang.org/x/text v0.14.0 // indirect
-	golang.org/x/tools v0.26.0 // indirect
+	golang.org/x/text v0.44.0 // indirect
+	golang.org/x/tools v0.52.0 // indirect
 )
