@@ -197,6 +197,9 @@ func (d *chatDecoder) end(u infer.Usage) ([]infer.Event, error) {
 	case "length":
 		done.Reason = infer.StopLength
 	case "tool_calls":
+		if d.calls == 0 {
+			return nil, badEvent(errors.New("the answer ended with tool_calls, and no call came"))
+		}
 		done.Reason = infer.StopTools
 	default:
 		return nil, badEvent(errors.New("the answer ended with finish_reason " + d.finish))

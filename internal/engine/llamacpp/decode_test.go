@@ -134,6 +134,7 @@ func TestDecodersRefuse(t *testing.T) {
 		{"error object in a chat", &chatDecoder{}, []string{chatRole, `{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}`}},
 		{"end without a reason", &chatDecoder{}, []string{chatRole, "[DONE]"}},
 		{"usage without a reason", &chatDecoder{}, []string{chatUsage}},
+		{"tool calls as the reason, and none came", &chatDecoder{}, []string{chatRole, `{"choices":[{"finish_reason":"tool_calls","index":0,"delta":{}}]}`, chatUsage}},
 		{"half an event", &chatDecoder{}, []string{`{"choices":[{"index":0,"del`}},
 		{"no JSON", &nativeDecoder{}, []string{`<html>`}},
 		{"error object", &nativeDecoder{}, []string{`{"error":{"code":500,"message":"x","type":"server_error"}}`}},
