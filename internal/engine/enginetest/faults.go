@@ -355,7 +355,7 @@ func deaths() []death {
 		{name: "while it writes", script: "die-at: after:3, die-how: exit:7" + last, reason: engine.ExitCrashed, words: "the last words"},
 		{name: "before its last event", script: "die-at: final" + last, reason: engine.ExitCrashed, words: "the last words"},
 		{name: "by a signal", script: "die-at: after:3, die-how: kill" + last, reason: engine.ExitCrashed, signal: "SIGKILL", words: "the last words"},
-		{name: "for want of memory", script: "die-at: after:3, die-how: abort" + oom, reason: engine.ExitOutOfMemory, words: "out of memory"},
+		{name: "for want of memory", script: "die-at: after:3, die-how: abort" + oom, reason: engine.ExitOutOfMemory, signal: "SIGABRT", words: "out of memory"},
 		{name: "killed for want of memory", script: "die-at: after:3, die-how: kill" + oom, reason: engine.ExitOutOfMemory, signal: "SIGKILL", words: "out of memory"},
 	}
 }

@@ -178,8 +178,11 @@ func (f *faulty) die(s fake.Script) {
 	if strings.Contains(s.LastWords, "out of memory") && f.wrong != "calls every death a crash" {
 		e.Reason = engine.ExitOutOfMemory
 	}
-	if s.DieHow == "kill" {
+	switch s.DieHow {
+	case "kill":
 		e.Signal = "SIGKILL"
+	case "abort":
+		e.Signal = "SIGABRT"
 	}
 	if f.wrong == "forgets the log" {
 		f.end(e)

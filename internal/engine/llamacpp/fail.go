@@ -3,6 +3,7 @@ package llamacpp
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 
 	"github.com/stoker-llm/stoker/internal/infer"
@@ -45,8 +46,11 @@ func lost(words string, err error) *infer.Error {
 	if words != "" {
 		msg = "llama-server is gone: " + words
 	}
-	if errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, context.Canceled):
 		err = nil // our own closing of a dead connection adds nothing
+	case errors.Is(err, io.EOF):
+		err = io.ErrUnexpectedEOF // io.EOF means a whole answer to whoever reads the stream
 	}
 	return &infer.Error{Kind: infer.ErrEngineLost, Message: msg, Err: err}
 }
