@@ -26,7 +26,7 @@ func TestListTellsWhatIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"smollm2", "gemma3", "llama-src", "llama-server", "tiny", "mlx-lm", "agents"} {
+	for _, name := range []string{"smollm2", "gemma3", "llama-src", "llama-server", "tiny", "random-1b", "mlx-lm", "agents"} {
 		if !strings.Contains(out, "\n"+name+" ") && !strings.HasPrefix(out, name+" ") {
 			t.Errorf("the list lacks %s:\n%s", name, out)
 		}

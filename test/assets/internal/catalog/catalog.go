@@ -81,7 +81,7 @@ type Catalog struct {
 func New(opt Options) *Catalog {
 	c := &Catalog{opt: opt}
 	c.assets = []asset{
-		smollm2(), gemma3(), llamaSource(), llamaServer(opt), tinyModels(), mlxLM(), agents(),
+		smollm2(), gemma3(), llamaSource(), llamaServer(opt), tinyModels(), largeModels(), mlxLM(), agents(),
 	}
 	return c
 }

@@ -22,10 +22,11 @@ const Version = 1
 
 // Model is one model to make. Sizes are in elements.
 type Model struct {
-	Arch     string    // general.architecture; the file is called tiny-Arch.gguf
+	Arch     string    // general.architecture
+	Name     string    // of the file, without .gguf; empty: tiny-Arch
 	Vocab    string    // vocabulary, as in ggml-vocab-NAME.gguf
 	Template string    // chat template, as in templates/NAME.jinja; empty: none
-	Matrix   gguf.Type // of the layers' matrices: F32, F16 or Q8_0; embeddings are Q8_0
+	Matrix   gguf.Type // of the layers' matrices: F32, F16, Q8_0 or Q4_0; embeddings are Q8_0
 
 	Layers, Hidden, FFN      int64
 	Heads, KVHeads, HeadSize int64
@@ -61,13 +62,29 @@ func Models() []Model {
 	return []Model{llama, qwen2, qwen3, gemma3}
 }
 
-// File is the name of the model's file.
-func (m Model) File() string { return "tiny-" + m.Arch + ".gguf" }
+// Large returns models of the shape of Llama 3.2 1B in two formats, for measurements: speed does not depend on what weights say.
+func Large() []Model {
+	m := Model{
+		Arch: "llama", Vocab: "llama-bpe", Layers: 16, Hidden: 2048, FFN: 8192, Heads: 32, KVHeads: 8, HeadSize: 64, Context: 8192,
+		RopeBase: 500000, Name: "random-1b-q8_0", Matrix: gguf.Q8_0,
+	}
+	four := m
+	four.Name, four.Matrix = "random-1b-q4_0", gguf.Q4_0
+	return []Model{m, four}
+}
 
-// WriteAll writes all models into dir. Source is the models folder of llama.cpp's
+// File is the name of the model's file.
+func (m Model) File() string {
+	if m.Name != "" {
+		return m.Name + ".gguf"
+	}
+	return "tiny-" + m.Arch + ".gguf"
+}
+
+// WriteAll writes models into dir. Source is the models folder of llama.cpp's
 // source, with vocabularies and templates.
-func WriteAll(source, dir string) error {
-	for _, m := range Models() {
+func WriteAll(models []Model, source, dir string) error {
+	for _, m := range models {
 		if err := writeFile(m, source, filepath.Join(dir, m.File())); err != nil {
 			return fmt.Errorf("%s: %w", m.File(), err)
 		}

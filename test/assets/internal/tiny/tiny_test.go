@@ -216,6 +216,30 @@ func TestQ8IsWithinHalfAStep(t *testing.T) {
 	}
 }
 
+func TestQ4IsWithinAStep(t *testing.T) {
+	block := make([]float32, 32)
+	for i := range block {
+		block[i] = float32(math.Cos(float64(i)))
+	}
+	b := encodeQ4(nil, block)
+	if len(b) != 18 {
+		t.Fatalf("%d bytes, want 18", len(b))
+	}
+	const scale = -1.0 / 8 // the largest is cos 0
+	if got := binary.LittleEndian.Uint16(b); got != half(scale) {
+		t.Errorf("scale %#04x, want %#04x", got, half(scale))
+	}
+	for i, v := range block {
+		q := b[2+i%16] & 15
+		if i >= 16 {
+			q = b[2+i%16] >> 4
+		}
+		if back := float32(int(q)-8) * scale; math.Abs(float64(back-v)) > 1.0/8 {
+			t.Errorf("element %d: %v became %v", i, v, back)
+		}
+	}
+}
+
 func TestUnsuitableVocabularyIsRefused(t *testing.T) {
 	w := gguf.NewWriter()
 	if err := w.Set("tokenizer.ggml.odd", []float64{1}); err != nil {

@@ -110,7 +110,7 @@ func (t tensor) write(w io.Writer, model string) error {
 	return nil
 }
 
-// encode appends row in one of the three formats that the models use.
+// encode appends row in one of the formats that the models use.
 func encode(b []byte, typ gguf.Type, row []float32) []byte {
 	switch typ {
 	case gguf.F32:
@@ -126,6 +126,33 @@ func encode(b []byte, typ gguf.Type, row []float32) []byte {
 			b = encodeQ8(b, row[:32])
 			row = row[32:]
 		}
+	case gguf.Q4_0:
+		for len(row) > 0 {
+			b = encodeQ4(b, row[:32])
+			row = row[32:]
+		}
+	}
+	return b
+}
+
+// encodeQ4 appends one block of 32: a scale in half precision, then nibbles around 8, the block's second half in the upper ones.
+func encodeQ4(b []byte, block []float32) []byte {
+	var most float32
+	for _, v := range block {
+		if math.Abs(float64(v)) > math.Abs(float64(most)) {
+			most = v
+		}
+	}
+	scale := most / -8
+	b = binary.LittleEndian.AppendUint16(b, half(scale))
+	q := func(v float32) byte {
+		if scale == 0 {
+			return 8
+		}
+		return byte(min(15, math.Round(float64(v/scale))+8))
+	}
+	for i := range 16 {
+		b = append(b, q(block[i])|q(block[i+16])<<4)
 	}
 	return b
 }
