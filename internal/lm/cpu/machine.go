@@ -302,9 +302,9 @@ func (m *Machine) linear(s block.Linear) {
 	in, ldi := m.bufs[s.In], m.p.Widths[s.In]
 	out, ldo := m.bufs[s.Out][s.Off:], m.p.Widths[s.Out]
 	if tiles := acts.Tiles(n); tiles <= 1 {
-		set.Load(acts, in, ldi, n, 0, tiles)
+		set.Load(acts, w.Layout(), in, ldi, n, 0, tiles)
 	} else {
-		m.o.Pool.Each(tiles, 1, func(_, lo, hi int) { set.Load(acts, in, ldi, n, lo, hi) })
+		m.o.Pool.Each(tiles, 1, func(_, lo, hi int) { set.Load(acts, w.Layout(), in, ldi, n, lo, hi) })
 	}
 	m.o.Pool.Each(w.Groups(), m.chunk(w.Groups()), func(worker, lo, hi int) {
 		set.Mul(w, acts, n, lo, hi, out, ldo, m.work[worker].scratch)

@@ -1,0 +1,83 @@
+package kernel
+
+// pageLen is the positions of a KV page.
+const pageLen = 32
+
+// Attention is queries of one sequence that look at the keys and values of one KV head.
+type Attention struct {
+	HeadDim int
+	Scale   float32
+	// K and V are pages of 32 positions, [HeadDim][32] and [32][HeadDim]. First is the position of the first slot of the first page, a
+	// multiple of 32.
+	K, V  [][]float32
+	First int
+	// Q are the queries, at most TileQ, and Out takes the results: HeadDim floats each. Query i sees positions From[i] <= p < To[i], at
+	// least one.
+	Q, Out   [][]float32
+	From, To []int
+	// Scratch has AttendFloats floats.
+	Scratch []float32
+}
+
+// AttendFloats is the scratch that attention over so many positions takes.
+func AttendFloats(headDim, positions int) int {
+	positions = (positions + pageLen - 1) / pageLen * pageLen
+	return TileQ * (2*positions + 2*headDim)
+}
+
+// Attend computes a. Results do not depend on which other queries are computed with one, nor on pages that it does not see.
+func (s *Set) Attend(a *Attention) {
+	n, d := len(a.Q), a.HeadDim
+	last := 0
+	for _, to := range a.To {
+		last = max(last, to-a.First)
+	}
+	pages := (last + pageLen - 1) / pageLen
+	width := pages * pageLen
+	queries, rest := a.Scratch[:n*d], a.Scratch[n*d:]
+	scores, rest := rest[:n*width], rest[n*width:]
+	probs, rest := rest[:n*width], rest[n*width:]
+	out := rest[:n*d]
+
+	for i, q := range a.Q {
+		for k, v := range q[:d] {
+			queries[k*n+i] = v
+		}
+	}
+	clear(scores)
+	for p := range pages {
+		k := a.K[p][:d*pageLen]
+		s.tile[n](&k[0], pageLen, &queries[0], d, &scores[p*pageLen], width)
+		s.tile[n](&k[16], pageLen, &queries[0], d, &scores[p*pageLen+16], width)
+	}
+	var inv [TileQ]float32
+	for i := range n {
+		row := scores[i*width : (i+1)*width]
+		inv[i] = 1 / s.softmax(&row[0], width, max(0, a.From[i]-a.First), a.To[i]-a.First, a.Scale)
+		for p, v := range row {
+			probs[p*n+i] = v
+		}
+	}
+	clear(out)
+	for p := range pages {
+		v := a.V[p][:d*pageLen]
+		slots := min(pageLen, last-p*pageLen) // what lies behind was never written
+		for c := 0; c < d; c += 16 {
+			s.tile[n](&v[c], d, &probs[p*pageLen*n], slots, &out[c], d)
+		}
+	}
+	for i, o := range a.Out {
+		f := inv[i]
+		for k, v := range out[i*d : (i+1)*d] {
+			o[k] = v * f
+		}
+	}
+}
+
+// StoreKV writes the key and value of one position to slot of its page.
+func (s *Set) StoreKV(kpage, vpage []float32, slot int, k, v []float32) {
+	for i, x := range k {
+		kpage[i*pageLen+slot] = x
+	}
+	copy(vpage[slot*len(v):], v)
+}
