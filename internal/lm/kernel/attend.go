@@ -46,9 +46,7 @@ func (s *Set) Attend(a *Attention) {
 	}
 	clear(scores)
 	for p := range pages {
-		k := a.K[p][:d*pageLen]
-		s.tile[n](&k[0], pageLen, &queries[0], d, &scores[p*pageLen], width)
-		s.tile[n](&k[16], pageLen, &queries[0], d, &scores[p*pageLen+16], width)
+		s.tile32(n, a.K[p][:d*pageLen], pageLen, &queries[0], d, scores[p*pageLen:], width)
 	}
 	var inv [TileQ]float32
 	for i := range n {
@@ -62,8 +60,13 @@ func (s *Set) Attend(a *Attention) {
 	for p := range pages {
 		v := a.V[p][:d*pageLen]
 		slots := min(pageLen, last-p*pageLen) // what lies behind was never written
-		for c := 0; c < d; c += 16 {
-			s.tile[n](&v[c], d, &probs[p*pageLen*n], slots, &out[c], d)
+		x := &probs[p*pageLen*n]
+		c := 0
+		for ; c+32 <= d; c += 32 {
+			s.tile32(n, v[c:], d, x, slots, out[c:], d)
+		}
+		if c < d {
+			s.tile[n](&v[c], d, x, slots, &out[c], d)
 		}
 	}
 	for i, o := range a.Out {

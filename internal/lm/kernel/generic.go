@@ -27,7 +27,9 @@ func generic() *Set {
 	return s
 }
 
-func bytesAt(p *byte, n int) []byte           { return unsafe.Slice(p, n) }
+func bytesAt(p *byte, n int) []byte { return unsafe.Slice(p, n) }
+func at[T any](p *T, n int) *T      { return (*T)(unsafe.Add(unsafe.Pointer(p), n*int(unsafe.Sizeof(*p)))) }
+
 func floatsAt(p *float32, n int) []float32    { return unsafe.Slice(p, n) }
 func half(b []byte, lane int) float32         { return tensor.F16ToF32(binary.LittleEndian.Uint16(b[2*lane:])) }
 func fma32(a, b, c float32) float32           { return tensor.FMA32(a, b, c) }
@@ -121,6 +123,9 @@ func tileGroup(m int, w *float32, ldw int, x *float32, k int, c *float32, ldc in
 	}
 }
 
+// quantMin is the least largest number of a block that is not rounded to zeros: the scale of less would have no inverse.
+const quantMin = 1e-30
+
 // quantizeBlocks rounds activations to 8 bits.
 func quantizeBlocks(x *float32, blocks int, q *int8, scale, sum *float32) {
 	xs, qs := floatsAt(x, blocks*32), unsafe.Slice(q, blocks*32)
@@ -131,10 +136,9 @@ func quantizeBlocks(x *float32, blocks int, q *int8, scale, sum *float32) {
 		for _, v := range in {
 			most = max(most, float32(math.Abs(float64(v))))
 		}
-		d := most / 127
-		var inv float32
-		if d > 0 {
-			inv = 127 / most
+		var d, inv float32
+		if most >= quantMin {
+			d, inv = most/127, 127/most
 		}
 		total := int32(0)
 		for i, v := range in {

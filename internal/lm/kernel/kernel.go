@@ -55,8 +55,12 @@ type Set struct {
 	unpack [layouts]func(header, sub *byte, subs int, dst *float32)
 	// tile adds to 16 outputs of m rows, for m = 1 to TileQ: c[j*ldc+i] = fma(w[k*ldw+i], x[k*m+j], c[j*ldc+i]) over ascending k.
 	tile [TileQ + 1]func(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
+	// wide is tile for 32 outputs, where a set has it: with few rows it keeps more chains of fma going.
+	wide [TileQ + 1]func(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
 	// fast multiplies one group with m rows of rounded activations, for m = 1 to TileQ: adds to c[j*ldc+i].
 	fast [layouts]func(w *byte, a *int8, scales, sums *float32, blocks, m int, c *float32, ldc int)
+	// read adds up n bytes, n a multiple of 512; nil where there is nothing better than Go.
+	read func(p *byte, n int) byte
 	// quantize rounds blocks of 32.
 	quantize func(x *float32, blocks int, q *int8, scale, sum *float32)
 

@@ -124,8 +124,7 @@ func (s *Set) mulTiles(w *Matrix, group []byte, a *Acts, m int, c, weights []flo
 			from, to := tileRows(t, m)
 			rows := to - from
 			x := &a.float[from*a.cols+col*rows]
-			s.tile[rows](&weights[0], GroupRows, x, n, &c[from*GroupRows], GroupRows)
-			s.tile[rows](&weights[16], GroupRows, x, n, &c[from*GroupRows+16], GroupRows)
+			s.tile32(rows, weights, GroupRows, x, n, c[from*GroupRows:], GroupRows)
 		}
 		col += n
 	}
@@ -141,4 +140,28 @@ func (s *Set) unpackCols(w *Matrix, group []byte, col, n int, dst []float32) {
 		s.unpack[w.layout](&super[0], &super[sh.header+at/sh.subCols*sh.sub], take/sh.subCols, &dst[done*GroupRows])
 		done += take
 	}
+}
+
+// tile32 is tile for 32 outputs.
+func (s *Set) tile32(m int, w []float32, ldw int, x *float32, k int, c []float32, ldc int) {
+	if f := s.wide[m]; f != nil {
+		f(&w[0], ldw, x, k, &c[0], ldc)
+		return
+	}
+	s.tile[m](&w[0], ldw, x, k, &c[0], ldc)
+	s.tile[m](&w[16], ldw, x, k, &c[16], ldc)
+}
+
+// Read reads memory and does next to nothing with it: the limit that a product with one row can be compared with. It returns a sum,
+// so that the work is not left out.
+func (s *Set) Read(memory []byte) byte {
+	n := len(memory) &^ 511
+	var sum byte
+	if s.read != nil && n > 0 {
+		sum, memory = s.read(&memory[0], n), memory[n:]
+	}
+	for _, b := range memory {
+		sum += b
+	}
+	return sum
 }

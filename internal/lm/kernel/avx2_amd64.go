@@ -1,0 +1,68 @@
+//go:build !purego
+
+package kernel
+
+//go:generate sh -c "cd _gen && go run . -out ../avx2_amd64.s -stubs ../avx2_decl_amd64.go -pkg kernel && go run ./stamp"
+
+import (
+	"math"
+
+	"golang.org/x/sys/cpu"
+)
+
+// hasAVX2 reports whether the processor runs the avx2 set.
+func hasAVX2() bool { return cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpuidF16C() }
+
+// native returns the sets in assembly that this machine runs.
+func native() []*Set {
+	if !hasAVX2() {
+		return nil
+	}
+	return []*Set{avx2()}
+}
+
+// Missing returns the sets that exist and cannot run here, with the reason.
+func Missing() map[string]string {
+	if hasAVX2() {
+		return map[string]string{}
+	}
+	return map[string]string{"avx2": "the processor has no AVX2, FMA and F16C"}
+}
+
+// avx2 is the set for processors with AVX2, FMA and F16C: Intel from Haswell (2013), AMD from Zen (2017).
+func avx2() *Set {
+	s := &Set{name: "avx2", sumSquares: sumSquaresAVX2, silu: siluAVX2, gelu: geluAVX2, quantize: quantizeAVX2, read: readAVX2}
+	s.softmax = func(x *float32, n, from, to int, scale float32) float32 {
+		row := floatsAt(x, n)
+		for i := range from {
+			row[i] = float32(math.Inf(-1))
+		}
+		for i := to; i < n; i++ {
+			row[i] = float32(math.Inf(-1))
+		}
+		return softmaxAVX2(x, n, scale)
+	}
+	s.gemv = [layouts]func(w *byte, x *float32, supers int, y *float32){
+		layF32: gemvF32, layF16: gemvF16, layBF16: gemvBF16, lay8: gemv8, lay4: gemv4, lay5: gemv5, layK4: gemvK4, layK5: gemvK5, layK6: gemvK6,
+	}
+	s.unpack = [layouts]func(header, sub *byte, subs int, dst *float32){
+		layF32: unpackF32, layF16: unpackF16, layBF16: unpackBF16, lay8: unpack8, lay4: unpack4, lay5: unpack5,
+		layK4: unpackK4, layK5: unpackK5, layK6: unpackK6,
+	}
+	s.tile = [TileQ + 1]func(w *float32, ldw int, x *float32, k int, c *float32, ldc int){
+		nil, tile16x1, tile16x2, tile16x3, tile16x4, tile16x5, tile16x6,
+	}
+	s.wide = [TileQ + 1]func(w *float32, ldw int, x *float32, k int, c *float32, ldc int){nil, tile32x1, tile32x2, tile32x3}
+	s.fast[fast8] = rowByRow(fast8AVX2)
+	s.fast[fast4] = rowByRow(fast4AVX2)
+	return s
+}
+
+// rowByRow makes a kernel for several rows from one for a single row.
+func rowByRow(f func(w *byte, a *int8, scales, sums *float32, blocks int, c *float32)) func(w *byte, a *int8, scales, sums *float32, blocks, m int, c *float32, ldc int) {
+	return func(w *byte, a *int8, scales, sums *float32, blocks, m int, c *float32, ldc int) {
+		for j := range m {
+			f(w, at(a, j*blocks*32), at(scales, j*blocks), at(sums, j*blocks), blocks, at(c, j*ldc))
+		}
+	}
+}
