@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,6 +31,7 @@ type File struct {
 	closer  io.Closer
 	version uint32
 	size    int64
+	mapped  []byte // nil until Map
 	align   int64
 	data    int64
 
@@ -123,12 +125,12 @@ func Read(r io.ReaderAt, size int64) (*File, error) {
 	return f, f.place(c)
 }
 
-// Close closes the file that Open opened. After Read it does nothing.
+// Close closes the file that Open opened, and ends what Bytes returned. After Read it does nothing.
 func (f *File) Close() error {
 	if f.closer == nil {
 		return nil
 	}
-	return f.closer.Close()
+	return errors.Join(f.unmap(), f.closer.Close())
 }
 
 // Version is the format version, 2 or 3.
