@@ -158,8 +158,11 @@ func (e *Engine) open(ctx context.Context, path string) error {
 		return err
 	}
 	e.pool = pool.New(e.o.Threads)
-	if err := e.load(ctx); err != nil {
-		return err
+	if e.loaded, err = cpu.Load(ctx, e.program, e.pool, e.memory, e.o.Progress); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return &infer.Error{Kind: infer.ErrInvalid, Param: "model", Message: "the weights cannot be loaded", Err: err}
 	}
 	return e.start()
 }

@@ -4,8 +4,9 @@
 //	p := pool.New(2)
 //	p.Each(n, chunk, func(worker, lo, hi int) { ... })
 //
-// The caller of Each is worker 0. Work is claimed in chunks, not dealt out in shares: on a machine that others use as well, a share
-// would wait for the thread that was held up. One Each runs at a time.
+// The caller of Each is worker 0. Work is claimed in chunks, not dealt out in shares, and nobody waits for a thread that claimed
+// nothing: on a machine that others use as well, a thread that the system holds up costs no more than the chunk it has in hand. One
+// Each runs at a time.
 package pool
 
 import (
@@ -24,19 +25,9 @@ type Pool struct {
 	threads int
 	yield   int // a mask: rounds of spinning before others may run
 
-	// Each field that threads write has a cache line of its own.
-	_    [64]byte
-	next atomic.Int64 // first item not claimed
-	_    [56]byte
-	turn atomic.Uint32 // counts regions: a change means there is work
-	_    [60]byte
-	busy atomic.Int32 // workers that have not finished the region
-	_    [60]byte
-
-	n, chunk int
-	f        func(worker, lo, hi int)
-	quit     bool
-	failed   atomic.Pointer[failure]
+	_   [64]byte
+	now atomic.Pointer[region] // the latest region; a change means there is work
+	_   [56]byte
 
 	mu       sync.Mutex // guards sleeping
 	wake     *sync.Cond
@@ -44,7 +35,21 @@ type Pool struct {
 	gone     sync.WaitGroup
 }
 
-// failure is a panic of a worker.
+// region is one call of Each. A thread that comes late finds nothing left in it.
+type region struct {
+	n, chunk int
+	f        func(worker, lo, hi int) // nil: the threads end
+	failed   atomic.Pointer[failure]
+
+	// What several threads write has a cache line of its own.
+	_    [64]byte
+	next atomic.Int64 // first item not claimed
+	_    [56]byte
+	done atomic.Int64 // items done
+	_    [56]byte
+}
+
+// failure is a panic in f.
 type failure struct{ value any }
 
 // New starts a pool of that many threads, the caller of Each included.
@@ -65,9 +70,7 @@ func (p *Pool) Threads() int { return p.threads }
 
 // Close ends the threads. Each may not be called afterwards.
 func (p *Pool) Close() {
-	p.f, p.quit = nil, true
-	p.turn.Add(1)
-	p.rouse()
+	p.begin(&region{})
 	p.gone.Wait()
 }
 
@@ -80,56 +83,71 @@ func (p *Pool) Each(n, chunk int, f func(worker, lo, hi int)) {
 		}
 		return
 	}
-	p.n, p.chunk, p.f = n, chunk, f
-	p.next.Store(0)
-	p.busy.Store(int32(p.threads - 1))
-	p.turn.Add(1)
-	p.rouse()
-	p.claim(0)
-	for i := 0; p.busy.Load() != 0; i++ {
+	r := &region{n: n, chunk: chunk, f: f}
+	p.begin(r)
+	r.claim(0)
+	for i := 0; r.done.Load() != int64(n); i++ {
 		p.pause(i)
 	}
-	p.f = nil
-	if e := p.failed.Swap(nil); e != nil {
+	if e := r.failed.Load(); e != nil {
 		panic(e.value)
 	}
 }
 
+// begin shows a region to the threads and wakes who sleeps.
+func (p *Pool) begin(r *region) {
+	p.now.Store(r)
+	p.mu.Lock()
+	if p.sleeping > 0 {
+		p.wake.Broadcast()
+	}
+	p.mu.Unlock()
+}
+
 // claim works until nothing is left.
-func (p *Pool) claim(worker int) {
-	defer func() {
-		if v := recover(); v != nil {
-			p.failed.CompareAndSwap(nil, &failure{v})
-			p.next.Store(int64(p.n)) // nobody needs to go on
-		}
-	}()
+func (r *region) claim(worker int) {
 	for {
-		lo := int(p.next.Add(int64(p.chunk))) - p.chunk
-		if lo >= p.n {
+		lo := int(r.next.Add(int64(r.chunk))) - r.chunk
+		if lo >= r.n {
 			return
 		}
-		p.f(worker, lo, min(lo+p.chunk, p.n))
+		r.run(worker, lo, min(lo+r.chunk, r.n))
 	}
+}
+
+// run does one chunk. After a panic the rest is counted as done without being done.
+func (r *region) run(worker, lo, hi int) {
+	defer r.done.Add(int64(hi - lo))
+	if r.failed.Load() != nil {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			r.failed.CompareAndSwap(nil, &failure{v})
+		}
+	}()
+	r.f(worker, lo, hi)
 }
 
 func (p *Pool) work(worker int) {
 	runtime.LockOSThread()
-	seen := uint32(0)
+	var seen *region
 	for {
-		p.await(seen)
-		seen++
-		if p.quit {
+		seen = p.await(seen)
+		if seen.f == nil {
 			return
 		}
-		p.claim(worker)
-		p.busy.Add(-1)
+		seen.claim(worker)
 	}
 }
 
-// await returns when turn is no longer seen.
-func (p *Pool) await(seen uint32) {
+// await returns the latest region when it is no longer seen.
+func (p *Pool) await(seen *region) *region {
 	var since time.Time
-	for i := 0; p.turn.Load() == seen; i++ {
+	for i := 0; ; i++ {
+		if r := p.now.Load(); r != seen {
+			return r
+		}
 		p.pause(i)
 		if i%1024 != 1023 {
 			continue
@@ -142,23 +160,14 @@ func (p *Pool) await(seen uint32) {
 	}
 }
 
-func (p *Pool) sleep(seen uint32) {
+func (p *Pool) sleep(seen *region) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sleeping++
-	for p.turn.Load() == seen {
+	for p.now.Load() == seen {
 		p.wake.Wait()
 	}
 	p.sleeping--
-}
-
-// rouse wakes who sleeps.
-func (p *Pool) rouse() {
-	p.mu.Lock()
-	if p.sleeping > 0 {
-		p.wake.Broadcast()
-	}
-	p.mu.Unlock()
 }
 
 // pause lets other goroutines run now and then. On a locked thread that is dear, so it is done often only if there are fewer

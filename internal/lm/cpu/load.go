@@ -1,14 +1,14 @@
-package lm
+package cpu
 
 import (
 	"context"
 	"fmt"
 	"sync/atomic"
 
-	"github.com/stoker-llm/stoker/internal/infer"
 	"github.com/stoker-llm/stoker/internal/lm/arch/block"
 	"github.com/stoker-llm/stoker/internal/lm/kernel"
 	"github.com/stoker-llm/stoker/internal/lm/mem"
+	"github.com/stoker-llm/stoker/internal/lm/pool"
 )
 
 // groupRows is the rows that a packed matrix interleaves: the unit of parallel packing.
@@ -20,41 +20,51 @@ type piece struct {
 	lo, hi int // groups
 }
 
-// load packs all matrices into one block of memory, in parallel.
-func (e *Engine) load(ctx context.Context) error {
+// Load packs all matrices of a program into one block of memory, in parallel, and calls progress, if not nil, with the bytes done. The
+// block stays in use until the program is. If ctx ends, so does the load.
+func Load(ctx context.Context, prog *block.Program, threads *pool.Pool, memory *mem.Counter, progress func(done, total int64)) (*mem.Block, error) {
 	const align = 64
 	var total int64
-	offsets := make([]int64, len(e.program.Matrices))
-	for i, m := range e.program.Matrices {
+	offsets := make([]int64, len(prog.Matrices))
+	for i, m := range prog.Matrices {
 		offsets[i] = total
 		total += (kernel.PackedBytes(m.Layout, m.Rows, m.Cols) + align - 1) &^ (align - 1)
 	}
-	var err error
-	if e.loaded, err = mem.Alloc(total, "weights", e.memory); err != nil {
-		return noMemory("the weights", err)
+	loaded, err := mem.Alloc(total, "weights", memory)
+	if err != nil {
+		return nil, err
 	}
-	all := e.loaded.Bytes()
-	for i, m := range e.program.Matrices {
+	if err := fill(ctx, prog, offsets, loaded.Bytes(), threads, progress); err != nil {
+		loaded.Free()
+		return nil, err
+	}
+	return loaded, nil
+}
+
+// fill makes the matrices over their parts of all and packs them.
+func fill(ctx context.Context, prog *block.Program, offsets []int64, all []byte, threads *pool.Pool, progress func(done, total int64)) error {
+	var err error
+	for i, m := range prog.Matrices {
 		size := kernel.PackedBytes(m.Layout, m.Rows, m.Cols)
 		if m.W, err = kernel.NewMatrix(m.Layout, m.Rows, m.Cols, all[offsets[i]:offsets[i]+size]); err != nil {
 			return fmt.Errorf("matrix %s: %w", m.Name, err)
 		}
 	}
-	return e.pack(ctx, total)
+	return pack(ctx, prog, int64(len(all)), threads, progress)
 }
 
 // pack fills the matrices.
-func (e *Engine) pack(ctx context.Context, total int64) error {
+func pack(ctx context.Context, prog *block.Program, total int64, threads *pool.Pool, progress func(done, total int64)) error {
 	const chunk = 16 // groups
 	var pieces []piece
-	for _, m := range e.program.Matrices {
+	for _, m := range prog.Matrices {
 		for lo := 0; lo < m.W.Groups(); lo += chunk {
 			pieces = append(pieces, piece{m, lo, min(lo+chunk, m.W.Groups())})
 		}
 	}
 	var done atomic.Int64
 	var failed atomic.Pointer[error]
-	e.pool.Each(len(pieces), 1, func(worker, lo, hi int) {
+	threads.Each(len(pieces), 1, func(worker, lo, hi int) {
 		for _, p := range pieces[lo:hi] {
 			if ctx.Err() != nil || failed.Load() != nil {
 				return
@@ -64,8 +74,8 @@ func (e *Engine) pack(ctx context.Context, total int64) error {
 				return
 			}
 			n := done.Add(kernel.PackedBytes(p.m.Layout, (p.hi-p.lo)*groupRows, p.m.Cols))
-			if worker == 0 && e.o.Progress != nil {
-				e.o.Progress(min(n, total), total)
+			if worker == 0 && progress != nil {
+				progress(min(n, total), total)
 			}
 		}
 	})
@@ -73,10 +83,10 @@ func (e *Engine) pack(ctx context.Context, total int64) error {
 		return err
 	}
 	if err := failed.Load(); err != nil {
-		return &infer.Error{Kind: infer.ErrInvalid, Param: "model", Message: "the weights cannot be loaded", Err: *err}
+		return *err
 	}
-	if e.o.Progress != nil {
-		e.o.Progress(total, total)
+	if progress != nil {
+		progress(total, total)
 	}
 	return nil
 }
