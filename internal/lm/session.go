@@ -79,9 +79,9 @@ func (e *Engine) task(ctx context.Context, r *infer.Request, tokens []int32) (*t
 		p.Seed = rand.Uint64()
 	}
 	if r.IgnoreEOS {
-		p.Ban = e.tok.Ends()
+		p.Ban = append(p.Ban, e.tok.Ends()...)
 	}
-	t := &task{r: r, prompt: tokens, max: e.o.Window - len(tokens), sampler: sample.New(p, e.cfg.Vocab), decoder: e.tok.Decoder()}
+	t := &task{r: r, prompt: tokens, max: e.o.Window - len(tokens), sampler: sample.New(p), decoder: e.tok.Decoder()}
 	if r.MaxTokens > 0 {
 		t.max = min(t.max, r.MaxTokens)
 	}

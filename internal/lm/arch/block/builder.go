@@ -41,7 +41,9 @@ func Build(c Config, m kernel.Mode, src Source, list func(*Builder)) (*Program, 
 	return b.p, nil
 }
 
-func (b *Builder) fail(format string, args ...any) { b.errs = append(b.errs, fmt.Errorf(format, args...)) }
+func (b *Builder) fail(format string, args ...any) {
+	b.errs = append(b.errs, fmt.Errorf(format, args...))
+}
 
 // Step appends a step.
 func (b *Builder) Step(s Step) { b.p.Steps = append(b.p.Steps, s) }

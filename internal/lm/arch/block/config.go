@@ -65,7 +65,9 @@ type Rope struct {
 }
 
 // Slides reports whether layer sees a window only.
-func (c *Config) Slides(layer int) bool { return c.Window > 0 && len(c.Sliding) > layer && c.Sliding[layer] }
+func (c *Config) Slides(layer int) bool {
+	return c.Window > 0 && len(c.Sliding) > layer && c.Sliding[layer]
+}
 
 // RopeOf returns the rotation of layer.
 func (c *Config) RopeOf(layer int) Rope {
