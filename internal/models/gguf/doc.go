@@ -1,5 +1,6 @@
 // Package gguf reads and writes GGUF files: the header, the metadata and the table of tensors. It decodes no weights; a
-// reader of weights gets their place from [Tensor.Offset] and [Tensor.Size], or their bytes from [File.Data].
+// reader of weights gets their place from [Tensor.Offset] and [Tensor.Size], their bytes from [File.Data], or without a copy from
+// [File.Map] and [File.Bytes].
 //
 //	f, err := gguf.Open("model.gguf")
 //	defer f.Close()
@@ -11,7 +12,7 @@
 // version 1 and big-endian files are refused by name.
 //
 // Metadata values stay in the file until they are asked for: [Open] walks over a vocabulary of 260,000 strings without
-// decoding it. A [File] is immutable; all its methods may be called concurrently, but not after Close.
+// decoding it. A [File] is immutable; all its methods may be called concurrently, except for Map and Close.
 //
 // A [Writer] makes files of the same format. It streams tensor data from a callback, so a file may be larger than memory.
 //

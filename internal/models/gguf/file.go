@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/stoker-llm/stoker/internal/models/filemap"
 )
 
 // The bounds that the format sets, and two that we set: no real file comes near the last two, and they keep what an
@@ -31,7 +33,7 @@ type File struct {
 	closer  io.Closer
 	version uint32
 	size    int64
-	mapped  []byte // nil until Map
+	mapped  *filemap.Map // nil until Map
 	align   int64
 	data    int64
 

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -208,7 +210,30 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		checkFile(t, file, int64(len(b)))
+		checkMapped(t, b)
 	})
+}
+
+// checkMapped checks that a file which was accepted can be mapped, and that the mapped bytes are the file's: each one is touched.
+func checkMapped(t *testing.T, b []byte) {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path)
+	if err != nil {
+		t.Fatalf("accepted from memory, but not from disk: %v", err)
+	}
+	defer f.Close()
+	if err := f.Map(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tensor := range f.Tensors() {
+		got, err := f.Bytes(tensor)
+		if at := f.DataOffset() + tensor.Offset; err != nil || !bytes.Equal(got, b[at:at+tensor.Size]) {
+			t.Errorf("tensor %+v: %d mapped bytes, %v", tensor, len(got), err)
+		}
+	}
 }
 
 // checkFile checks what holds for every file that was accepted.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/stoker-llm/stoker/internal/models/filemap"
 )
 
 // mappable writes a file with two tensors and opens it.
@@ -55,11 +57,25 @@ func TestMap(t *testing.T) {
 	if _, err := f.Bytes(Tensor{Name: "x", Offset: f.Size(), Size: 1}); !errors.Is(err, ErrTruncated) {
 		t.Errorf("a tensor outside the file: %v", err)
 	}
+	for _, a := range []filemap.Advice{filemap.Sequential, filemap.WillNeed, filemap.DontNeed, filemap.Normal} {
+		if err := errors.Join(f.Advise(tensor, a), f.AdviseAll(a)); err != nil {
+			t.Errorf("advice %d: %v", a, err)
+		}
+	}
+	if !bytes.Equal(got, bytes.Repeat([]byte{2}, 32)) {
+		t.Errorf("%v after advice", got)
+	}
+	if err := f.Advise(Tensor{Name: "x", Offset: f.Size(), Size: 1}, filemap.WillNeed); !errors.Is(err, ErrTruncated) {
+		t.Errorf("advice for a tensor outside the file: %v", err)
+	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.Bytes(tensor); err == nil {
 		t.Error("bytes of a closed file")
+	}
+	if err := f.AdviseAll(filemap.WillNeed); err == nil {
+		t.Error("advice for a closed file")
 	}
 }
 
