@@ -114,17 +114,17 @@ func (c *Config) check(m Meta) error {
 		name     string
 		n, limit int
 	}{
-		{"layers", c.Layers, maxLayers},
+		{"number of layers", c.Layers, maxLayers},
 		{"hidden size", c.Hidden, maxWidth},
 		{"feed-forward size", c.FFN, maxWidth},
-		{"attention heads", c.Heads, maxWidth},
-		{"KV heads", c.KVHeads, maxWidth},
+		{"number of attention heads", c.Heads, maxWidth},
+		{"number of KV heads", c.KVHeads, maxWidth},
 		{"head size", c.HeadDim, 1 << 12},
-		{"vocabulary", c.Vocab, maxVocab},
+		{"size of the vocabulary", c.Vocab, maxVocab},
 	}
 	for _, s := range sizes {
 		if s.n < 1 || s.n > s.limit {
-			return fmt.Errorf("the number of %s is %d, want 1 to %d", s.name, s.n, s.limit)
+			return fmt.Errorf("the %s is %d, want 1 to %d", s.name, s.n, s.limit)
 		}
 	}
 	switch {
