@@ -58,17 +58,36 @@ func (t Tensor) Elements() int64 {
 
 // Open reads the header of the file at path.
 func Open(path string) (*Header, error) {
+	f, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // opened for reading: nothing can be lost
+	return readHeaderOf(f, path)
+}
+
+// openRegular opens the file at path if it is a regular one.
+func openRegular(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: %w", err)
 	}
-	defer func() { _ = f.Close() }() // opened for reading: nothing can be lost
 	st, err := f.Stat()
+	if err == nil && st.Mode().IsRegular() {
+		return f, nil
+	}
+	_ = f.Close() // opened for reading: nothing can be lost
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: %w", err)
 	}
-	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("safetensors: %s is not a regular file: %w", path, ErrInvalid)
+	return nil, fmt.Errorf("safetensors: %s is not a regular file: %w", path, ErrInvalid)
+}
+
+// readHeaderOf reads the header of an open file.
+func readHeaderOf(f *os.File, path string) (*Header, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: %w", err)
 	}
 	h, err := Read(f, st.Size())
 	if err != nil {
