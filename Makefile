@@ -25,11 +25,9 @@ help: ## this list
 build: ## bin/stoker
 	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/stoker ./cmd/stoker
 
-run: build testtools ## get a small chat model and an engine if needed, and serve it at 127.0.0.1:1919
-	@echo "The engine is llama.cpp's llama-server as test/assets builds it: 10 to 25 minutes, once. stoker will bring one of its own later."
-	@bin/assets --jobs $(JOBS) get smollm2 llama-server
-	@engine="$$(bin/assets path llama-server)" && model="$$(bin/assets path smollm2)" && \
-		STOKER_LLAMACPP_PATH="$$engine" exec bin/stoker serve "$$model" --served-model-name smollm2
+run: build testtools ## get a small chat model if needed, and serve it at 127.0.0.1:1919 with stoker's own engine
+	@bin/assets get smollm2
+	@model="$$(bin/assets path smollm2)" && exec bin/stoker serve "$$model" --served-model-name smollm2
 
 engine: testtools ## build llama-server and install it where `stoker serve` finds it
 	@bin/assets --jobs $(JOBS) install llama-server

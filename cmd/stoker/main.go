@@ -17,12 +17,16 @@ import (
 	"github.com/stoker-llm/stoker/internal/config"
 	"github.com/stoker-llm/stoker/internal/daemon"
 	"github.com/stoker-llm/stoker/internal/engine/fake"
+	"github.com/stoker-llm/stoker/internal/lm/lmserve"
 	"github.com/stoker-llm/stoker/internal/supervise"
 )
 
 func main() {
 	if supervise.IsShim(os.Args[1:]) {
 		os.Exit(supervise.ShimMain(os.Args[1:]))
+	}
+	if lmserve.Is(os.Args[1:]) {
+		os.Exit(lmserve.Main(os.Args[1:], os.Stderr))
 	}
 	os.Exit(run())
 }
@@ -40,7 +44,7 @@ func run() int {
 	host := config.System()
 	return cli.Main(ctx, os.Args[1:], cli.Program{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, StderrIsTerminal: term.IsTerminal(int(os.Stderr.Fd())), Host: host,
-		Verbs: verbs(daemon.Host{Shim: []string{self, "shim"}, Environ: host.Environ}),
+		Verbs: verbs(daemon.Host{Self: []string{self}, Shim: []string{self, "shim"}, Environ: host.Environ}),
 	})
 }
 

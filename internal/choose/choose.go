@@ -26,6 +26,8 @@ type Want struct {
 	Engine string
 	// Window is the requested window in tokens, 0 for what fits. Parallel is how many requests run at once.
 	Window, Parallel int
+	// Order says why the drivers come in the order they do, in a sentence.
+	Order string
 }
 
 // Memory is what this machine can give.
@@ -144,7 +146,7 @@ func reason(c *Candidate, w Want, drivers int) string {
 	case drivers == 1:
 		return loads + ", and is the only engine this version of stoker has"
 	default:
-		return loads + ", and comes first in the order of preference for this machine"
+		return loads + ", and comes first: " + w.Order
 	}
 }
 

@@ -54,6 +54,7 @@ type Config struct {
 	// LogFormat is "text" or "json".
 	LogFormat string
 
+	Embedded Embedded
 	LlamaCpp LlamaCpp
 	// Models are the models that the file declares, with flags, environment and defaults applied.
 	Models []Model
@@ -63,6 +64,14 @@ type Config struct {
 
 	engineArgs []Option // --engine-arg
 	shown      []Value
+}
+
+// Embedded are the settings of stoker's own engine.
+type Embedded struct {
+	// Mode is "exact" or "fast", Kernel the set of kernels or "auto".
+	Mode, Kernel string
+	// Threads is 0 for one for each processor.
+	Threads int
 }
 
 // LlamaCpp are the settings of the engine llamacpp.

@@ -47,7 +47,7 @@ func TestDefaults(t *testing.T) {
 	c := mustLoad(t, Input{Host: testHost(t)})
 	want := &Config{
 		Host: "127.0.0.1", Port: 1919, Engine: "auto", Parallel: 1, QueueLimit: 64, QueueWait: 5 * time.Minute, MaxBodyBytes: 64 << 20,
-		Heartbeat: 5 * time.Second, LoadStall: 5 * time.Minute, LogLevel: slog.LevelInfo, LogFormat: "text",
+		Heartbeat: 5 * time.Second, LoadStall: 5 * time.Minute, LogLevel: slog.LevelInfo, LogFormat: "text", Embedded: Embedded{Mode: "exact", Kernel: "auto"},
 		StateDir: "/home-of-test/.local/state/stoker", DataDir: "/home-of-test/.local/share/stoker", CacheDir: "/home-of-test/.cache/stoker",
 		RunDir: "/tmp/stoker-1000",
 	}
@@ -150,7 +150,7 @@ log_level: &x info
 		`environment STOKER_PARALLEL: parallel: "0" is not a whole number from 1 to 256`,
 		`environment STOKER_QUEUE_WAIT: queue_wait: "x" is not a time from 1ms to 24h, such as 90s or 5m`,
 		`DIR/stoker.yaml:10:12: heartbeat: "5" is not a time from 1ms to 1h, such as 90s or 5m`,
-		`--engine: engine: "lamacpp" is not auto or llamacpp; did you mean llamacpp?`,
+		`--engine: engine: "lamacpp" is not auto, embedded or llamacpp; did you mean llamacpp?`,
 		`DIR/stoker.yaml:8:11: engines.llamacpp.path takes the path of a llama-server, not a list`,
 		`DIR/stoker.yaml:12:5: models[0] has no name: add name: and what clients shall call it`,
 		`DIR/stoker.yaml:14:11: models.a/.name: "a/" is not a name of up to 128 letters, digits and . _ - : @ + /, such as qwen3-8b or org/qwen3-8b; a file path is never a name`,

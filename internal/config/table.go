@@ -6,6 +6,7 @@ import "time"
 const (
 	engineAuto     = "auto"
 	engineLlamaCpp = "llamacpp"
+	engineEmbedded = "embedded"
 )
 
 // Keys that the code below treats by name.
@@ -131,12 +132,27 @@ func engineSettings() []setting[Config] {
 			key: keyEngine, flag: "engine", env: "STOKER_ENGINE", def: engineAuto,
 			help: "The engine that runs the models.",
 			why:  "The best one found for the model and this machine; `stoker explain MODEL` says which, and why.",
-		}, oneOf(engineAuto, engineLlamaCpp), func(c *Config) *string { return &c.Engine }),
+		}, oneOf(engineAuto, engineEmbedded, engineLlamaCpp), func(c *Config) *string { return &c.Engine }),
 		options(about{
 			key: keyEngineArgs, flag: "engine-arg", off: "no options", notInFile: true,
 			help: "One option for the engine, as key=value; may be given several times, the last of two equal keys counts. key= takes the key out.",
 			why:  "None: stoker sets what it promises.",
 		}, func(c *Config) *[]Option { return &c.engineArgs }),
+		row(about{
+			key: "engines.embedded.mode", env: "STOKER_EMBEDDED_MODE", def: "exact",
+			help: "How stoker's own engine computes: exact keeps activations in float32, fast rounds them to 8 bits.",
+			why:  "Exact answers as the model's published weights do, on every machine the same, and is fast enough to be the default.",
+		}, oneOf("exact", "fast"), func(c *Config) *string { return &c.Embedded.Mode }),
+		row(about{
+			key: "engines.embedded.kernel", env: "STOKER_EMBEDDED_KERNEL", def: "auto",
+			help: "The set of kernels of stoker's own engine; `stoker doctor` lists them. All give the same bits.",
+			why:  "The best that this processor runs.",
+		}, oneOf("auto", "avx2", "generic"), func(c *Config) *string { return &c.Embedded.Kernel }),
+		row(about{
+			key: "engines.embedded.threads", env: "STOKER_EMBEDDED_THREADS", def: "0",
+			help: "The threads that stoker's own engine computes with; 0 takes one for each processor.",
+			why:  "Fewer leave processors idle; more would wait for each other.",
+		}, number(0, 1024), func(c *Config) *int { return &c.Embedded.Threads }),
 		row(about{
 			key: "engines.llamacpp.path", env: "STOKER_LLAMACPP_PATH",
 			help: "The llama-server to use.",
@@ -212,7 +228,7 @@ func modelFields() []setting[Model] {
 		row(about{key: keyParallel, def: "1", help: "As parallel above, for this model."}, number(1, 256), func(m *Model) *int { return &m.Parallel }),
 		row(about{
 			key: keyEngine, def: engineAuto, help: "As engine above, for this model.",
-		}, oneOf(engineAuto, engineLlamaCpp), func(m *Model) *string { return &m.Engine }),
+		}, oneOf(engineAuto, engineEmbedded, engineLlamaCpp), func(m *Model) *string { return &m.Engine }),
 		options(about{
 			key: keyEngineArgs, off: "no options of its own", help: "Options for the engine of this model, over those of engines.",
 		}, func(m *Model) *[]Option { return &m.EngineArgs }),

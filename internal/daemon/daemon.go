@@ -37,7 +37,8 @@ import (
 
 // Host is what the daemon needs to know of the program it is part of.
 type Host struct {
-	// Shim is the command that runs this program in the shim role.
+	// Self is the command that runs this program, and Shim the one that runs it in the shim role.
+	Self []string
 	Shim []string
 	// Environ is the environment that engines start from, before it is scrubbed.
 	Environ []string

@@ -31,7 +31,10 @@ func (h Host) Explain(ctx context.Context, c *config.Config, word string) (*choo
 	if err != nil {
 		return nil, err
 	}
-	return choose.Choose(ctx, h.drivers(c, slog.New(slog.DiscardHandler)), want(picked[0], art), memory)
+	drivers, order := h.drivers(ctx, c, slog.New(slog.DiscardHandler))
+	w := want(picked[0], art)
+	w.Order = order
+	return choose.Choose(ctx, drivers, w, memory)
 }
 
 // DoctorReport is what there is on this machine to serve models with.
@@ -53,7 +56,8 @@ func (h Host) Doctor(ctx context.Context, c *config.Config) (*DoctorReport, erro
 		Build: buildinfo.Get(), Machine: machine, Config: c.File,
 		Folders: map[string]string{"state": c.StateDir, "models": c.ModelDir(), "run": c.RunDir, "cache": c.CacheDir},
 	}
-	for _, d := range h.drivers(c, slog.New(slog.DiscardHandler)) {
+	drivers, _ := h.drivers(ctx, c, slog.New(slog.DiscardHandler))
+	for _, d := range drivers {
 		r.Engines = append(r.Engines, d.Fingerprint(ctx))
 	}
 	return r, nil
@@ -84,6 +88,9 @@ func writeEngine(b *strings.Builder, f engine.Fingerprint) {
 	fmt.Fprintf(b, "engine    %s: %s, build %s\n            %s (found by %s)\n", f.Engine, f.Version, orUnknown(f.Build), f.Path, f.Origin)
 	for _, d := range f.Devices {
 		fmt.Fprintf(b, "            device %s %s, %s\n", d.Name, d.Description, mib(d.TotalBytes))
+	}
+	for _, n := range f.Notes {
+		fmt.Fprintf(b, "            %s\n", n)
 	}
 	if len(f.Devices) == 0 {
 		fmt.Fprintf(b, "            no GPU: it computes on the processor\n")

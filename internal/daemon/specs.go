@@ -26,7 +26,7 @@ func (h Host) specs(ctx context.Context, c *config.Config, words []string, log *
 	if err != nil {
 		return nil, err
 	}
-	drivers := h.drivers(c, log)
+	drivers, order := h.drivers(ctx, c, log)
 	var specs []fleet.ModelSpec
 	var errs []error
 	for _, m := range picked {
@@ -35,7 +35,9 @@ func (h Host) specs(ctx context.Context, c *config.Config, words []string, log *
 			errs = append(errs, err)
 			continue
 		}
-		choice, err := choose.Choose(ctx, drivers, want(m, art), memory)
+		w := want(m, art)
+		w.Order = order
+		choice, err := choose.Choose(ctx, drivers, w, memory)
 		if err != nil {
 			errs = append(errs, err)
 			continue

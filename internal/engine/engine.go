@@ -52,6 +52,8 @@ type Fingerprint struct {
 	Build   string   `json:"build,omitempty"`
 	Digest  string   `json:"digest,omitempty"`
 	Devices []Device `json:"devices,omitempty"`
+	// Notes are further facts, a line each, such as which kernels this machine runs and which it cannot.
+	Notes []string `json:"notes,omitempty"`
 	// Missing says in a sentence what is not there, Remedy is the one command that gets it.
 	Missing string `json:"missing,omitempty"`
 	Remedy  string `json:"remedy,omitempty"`

@@ -49,6 +49,11 @@ func layers() []layer {
 		driverLayer("internal/engine/embedded"),
 		driverLayer("internal/engine/child"),
 		{"internal/engine", []string{"internal/infer"}, "the cut knows no engine by name or option"},
+		{
+			"internal/lm/lmserve",
+			[]string{"internal/lm", "internal/infer", "internal/wire/native"},
+			"the child role puts the engine behind the dialect that its driver speaks",
+		},
 		{"internal/lm", []string{"internal/lm/...", "internal/infer", "internal/models/...", "internal/parse/..."}, "the embedded engine is an engine like any other"},
 		{"internal/choose", []string{"internal/engine", "internal/plan"}, "choosing an engine is arithmetic on what engines say of themselves"},
 		{"internal/fleet", []string{"internal/engine", "internal/infer", "internal/sched", "internal/plan"}, "it carries out decisions on instances, whatever their kind"},

@@ -1,13 +1,14 @@
 package lm
 
 import (
+	"github.com/stoker-llm/stoker/internal/lm/arch/block"
 	"github.com/stoker-llm/stoker/internal/lm/kernel"
 	"github.com/stoker-llm/stoker/internal/lm/weights"
 )
 
 // Needs is what serving a model takes, from its header alone.
 type Needs struct {
-	Architecture, Quantization string
+	Architecture, Quantization, Mode string
 	// WeightBytes are the packed matrices, KVPerToken the bytes for one position over all layers, Overhead the rest: buffers, the
 	// vocabulary and the mapped embeddings.
 	WeightBytes, KVPerToken, Overhead int64
@@ -31,12 +32,15 @@ func Measure(path, mode string) (Needs, error) {
 		return Needs{}, err
 	}
 	n := Needs{
-		Architecture: f.Meta.Arch, Quantization: f.Quantization, WeightBytes: p.Bytes(), KVPerToken: int64(4 * p.Config.KVFloats()),
+		Architecture: f.Meta.Arch, Quantization: f.Quantization, Mode: m.String(), WeightBytes: p.Bytes(), KVPerToken: int64(4 * p.Config.KVFloats()),
 		TrainedContext: p.Config.Context, HasTemplate: f.Template != "",
 	}
 	for b, w := range p.Widths {
-		_ = b
-		n.Overhead += int64(4 * w * maxLogits)
+		rows := maxRows
+		if block.Buf(b) == block.Logits {
+			rows = maxLogits
+		}
+		n.Overhead += int64(4 * w * rows)
 	}
 	n.Overhead += int64(len(p.Table.Tensor.Data)) + runtimeBytes + int64(p.Config.Vocab)*vocabBytes
 	return n, nil

@@ -68,7 +68,11 @@ func (e *Engine) tracePiece(ctx context.Context, seq seqPages, tokens []int32, a
 	if err := seq.Grow(at + len(tokens)); err != nil {
 		return infer.Errorf(infer.ErrUnavailable, "", "no room for a trace beside the requests at work: %v", err)
 	}
-	b := &cpu.Batch{Spans: []cpu.Span{{Tokens: tokens, Start: at, Pages: seq.Pages(), Logits: len(tokens)}}}
+	wanted := len(tokens)
+	if t.Logits == nil && t.Tap == nil {
+		wanted = 1
+	}
+	b := &cpu.Batch{Spans: []cpu.Span{{Tokens: tokens, Start: at, Pages: seq.Pages(), Logits: wanted}}}
 	if e.o.Plant.Batch != nil {
 		e.o.Plant.Batch(b)
 	}
@@ -77,10 +81,11 @@ func (e *Engine) tracePiece(ctx context.Context, seq seqPages, tokens []int32, a
 		tap = func(label string, rows, width int, x []float32) { t.Tap(label, at, rows, width, x) }
 	}
 	logits := e.machine.Run(b, tap)
+	if t.Logits == nil {
+		return nil
+	}
 	for i := range tokens {
-		if t.Logits != nil {
-			t.Logits(at+i, logits[i*e.cfg.Vocab:(i+1)*e.cfg.Vocab])
-		}
+		t.Logits(at+i, logits[i*e.cfg.Vocab:(i+1)*e.cfg.Vocab])
 	}
 	return nil
 }

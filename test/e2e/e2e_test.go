@@ -50,10 +50,10 @@ type server struct {
 	out bytes.Buffer
 }
 
-// serve starts stoker with real parts and returns when it serves.
+// serve starts stoker with the real llama-server and returns when it serves.
 func serve(t *testing.T, real kit.Real, args ...string) *server {
 	t.Helper()
-	s := launch(t, []string{"STOKER_LLAMACPP_PATH=" + real.LlamaServer}, append(args, "--port", "0")...)
+	s := launch(t, []string{"STOKER_LLAMACPP_PATH=" + real.LlamaServer, "STOKER_ENGINE=llamacpp"}, append(args, "--port", "0")...)
 	s.await("ok")
 	return s
 }

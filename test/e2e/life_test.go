@@ -71,7 +71,14 @@ func busy(t *testing.T, pid int) {
 // TestClientGone: when the client goes, the real engine is idle soon: streamed or not, in prefill and in decode.
 func TestClientGone(t *testing.T) {
 	real := kit.NeedReal(t)
-	s := serve(t, real, real.Chat, "--served-model-name", "m")
+	for _, engine := range []string{"llamacpp", "embedded"} {
+		t.Run(engine, func(t *testing.T) {
+			clientGone(t, serve(t, real, real.Chat, "--served-model-name", "m", "--engine", engine))
+		})
+	}
+}
+
+func clientGone(t *testing.T, s *server) {
 	pid := s.await("ok").Models[0].EnginePID
 	long := strings.Repeat("The quick brown fox jumps over the lazy dog near the old mill. ", 480)
 	for _, stream := range []bool{true, false} {

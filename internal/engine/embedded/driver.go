@@ -55,11 +55,9 @@ func (d *Driver) Fingerprint(context.Context) engine.Fingerprint {
 	f := engine.Fingerprint{Engine: Name, Found: true, Path: d.o.Self[0], Origin: "this program", Version: buildinfo.Get().Version}
 	have, missing := d.o.Kernels()
 	f.Build = "kernels " + have[0]
-	for _, name := range have {
-		f.Devices = append(f.Devices, engine.Device{Name: "CPU, kernels " + name})
-	}
+	f.Notes = append(f.Notes, "kernels: "+strings.Join(have, ", ")+" (the first is used unless engines.embedded.kernel says otherwise)")
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		f.Devices = append(f.Devices, engine.Device{Name: "not here: kernels " + name, Description: missing[name]})
+		f.Notes = append(f.Notes, "kernels "+name+" cannot run here: "+missing[name])
 	}
 	return f
 }
