@@ -3,6 +3,8 @@ package block
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
 
 // Meta is what a model file or folder says about its shape, in one vocabulary for GGUF metadata and config.json. A number the
@@ -78,8 +80,12 @@ func (c *Config) RopeOf(layer int) Rope {
 }
 
 // Base checks m and returns the Config that most decoders have: all layers see everything, scores are scaled by the root of the
-// head size, embeddings are taken as they are. Errors name the number at fault.
-func Base(m Meta) (Config, error) {
+// head size, embeddings are taken as they are. activations are the names of the feed-forward function that the architecture is built
+// with. Errors name the number at fault.
+func Base(m Meta, activations ...string) (Config, error) {
+	if m.Activation != "" && !slices.Contains(activations, m.Activation) {
+		return Config{}, fmt.Errorf("the feed-forward function %q is not known here; known is %s", m.Activation, strings.Join(activations, ", "))
+	}
 	c := Config{
 		Arch: m.Arch, Layers: m.Layers, Hidden: m.Hidden, FFN: m.FFN, Heads: m.Heads, KVHeads: m.KVHeads, HeadDim: m.HeadDim,
 		Vocab: m.Vocab, Context: m.Context, Eps: float32(m.Eps),

@@ -20,7 +20,7 @@ const (
 
 // Config returns the shape that m describes.
 func Config(m block.Meta) (block.Config, error) {
-	c, err := block.Base(m)
+	c, err := block.Base(m, "gelu_pytorch_tanh")
 	if err != nil {
 		return c, err
 	}

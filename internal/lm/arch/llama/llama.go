@@ -9,7 +9,7 @@ import "github.com/stoker-llm/stoker/internal/lm/arch/block"
 
 // Config returns the shape that m describes.
 func Config(m block.Meta) (block.Config, error) {
-	c, err := block.Base(m)
+	c, err := block.Base(m, "silu", "swish")
 	if err != nil {
 		return c, err
 	}

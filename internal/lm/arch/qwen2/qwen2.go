@@ -8,7 +8,7 @@ import "github.com/stoker-llm/stoker/internal/lm/arch/block"
 // Config returns the shape that m describes. Qwen's files may speak of sliding layers that transformers itself leaves unused
 // unless use_sliding_window is set; m then lists them in Sliding.
 func Config(m block.Meta) (block.Config, error) {
-	c, err := block.Base(m)
+	c, err := block.Base(m, "silu", "swish")
 	if err == nil && m.Sliding != nil {
 		err = c.Slide(m, 1, c.Rope.Base)
 		c.Local = c.Rope
