@@ -94,12 +94,12 @@ func (s *spec) symbols() symbols {
 // byteToken returns the token of a single byte, or none.
 func (s *spec) byteToken(letters *letterTable, b byte) int32 {
 	if s.byteLevel {
-		if id, ok := s.vocab.index[letters.letter[b]]; ok && s.vocab.kinds[id] == normalKind {
+		if id, ok := s.vocab.index.find(letters.letter[b]); ok && s.vocab.kinds[id] == normalKind {
 			return id
 		}
 		return none
 	}
-	if id, ok := s.vocab.index[bytePiece(b)]; ok && s.vocab.kinds[id] == byteKind {
+	if id, ok := s.vocab.index.find(bytePiece(b)); ok && s.vocab.kinds[id] == byteKind {
 		return id
 	}
 	return none

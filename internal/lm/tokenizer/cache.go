@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	cacheSlots = 1 << 15
-	// maxCachedWord keeps long words out: they hardly ever come again, and one of them would push out many others in memory.
+	cacheSlots = 1 << 16
+	// maxCachedWord keeps long words out: they hardly ever come again, and one of them takes the memory of many others.
 	maxCachedWord = 48
 )
 
-// wordCache remembers the tokens of words. A word has one slot, and pushes out the one that was there: the cache is bounded at a few
-// megabytes, and readers and writers need no lock, because an entry never changes.
+// wordCache remembers the tokens of words. A word has two places; a new word takes the first and moves what was there to the second.
+// So the cache is bounded, at 10 megabytes or so, and keeps the words that come often. Readers and writers need no lock, because an
+// entry never changes.
 type wordCache struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[cachedWord]
@@ -29,13 +30,13 @@ func newWordCache() *wordCache {
 	return &wordCache{maphash.MakeSeed(), make([]atomic.Pointer[cachedWord], cacheSlots)}
 }
 
-func (c *wordCache) slot(word string) *atomic.Pointer[cachedWord] {
-	return &c.slots[maphash.String(c.seed, word)%cacheSlots]
-}
-
 // find returns the tokens of word, if they are there. The caller must not change them.
 func (c *wordCache) find(word string) ([]int32, bool) {
-	if e := c.slot(word).Load(); e != nil && e.word == word {
+	at := maphash.String(c.seed, word) % cacheSlots
+	if e := c.slots[at].Load(); e != nil && e.word == word {
+		return e.ids, true
+	}
+	if e := c.slots[at^1].Load(); e != nil && e.word == word {
 		return e.ids, true
 	}
 	return nil, false
@@ -43,5 +44,9 @@ func (c *wordCache) find(word string) ([]int32, bool) {
 
 // store remembers copies of word and ids.
 func (c *wordCache) store(word string, ids []int32) {
-	c.slot(word).Store(&cachedWord{strings.Clone(word), slices.Clone(ids)})
+	at := maphash.String(c.seed, word) % cacheSlots
+	old := c.slots[at].Swap(&cachedWord{strings.Clone(word), slices.Clone(ids)})
+	if old != nil {
+		c.slots[at^1].Store(old)
+	}
 }

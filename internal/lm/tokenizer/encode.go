@@ -113,7 +113,7 @@ func (e *encoder) wholeWord(w string) (int32, bool) {
 	} else {
 		e.spelt = append(e.spelt[:0], w...)
 	}
-	id, ok := e.t.vocab.index[string(e.spelt)]
+	id, ok := e.t.vocab.index.findBytes(e.spelt)
 	return id, ok && e.t.vocab.kinds[id] == normalKind
 }
 

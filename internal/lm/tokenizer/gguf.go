@@ -177,7 +177,7 @@ func (r *metadata) marked(s *spec) {
 	s.edits = append(s.edits, replace(" ", spaceMark))
 	// Some files call tokens that are spelled as bytes normal, and then a text could spell them.
 	for b := range 256 {
-		if id, ok := s.vocab.index[bytePiece(byte(b))]; ok && s.vocab.kinds[id] == normalKind {
+		if id, ok := s.vocab.index.find(bytePiece(byte(b))); ok && s.vocab.kinds[id] == normalKind {
 			s.vocab.kinds[id] = byteKind
 		}
 	}

@@ -118,7 +118,7 @@ func (f *jsonFile) vocab(s *spec) error {
 		return err
 	}
 	if u := f.Model.Unknown; u != "" {
-		id, ok := s.vocab.index[u]
+		id, ok := s.vocab.index.find(u)
 		if !ok {
 			return invalid("model.unk_token", "%q is no token", u)
 		}
@@ -223,7 +223,7 @@ func (c *jsonConfig) apply(s *spec) error {
 		{"eos_token", c.EOS, &s.eos, c.AddEOS, &s.addsEOS},
 	} {
 		if k.piece != "" {
-			id, ok := s.vocab.index[string(k.piece)]
+			id, ok := s.vocab.index.find(string(k.piece))
 			if !ok {
 				return invalid("tokenizer_config.json "+k.field, "%q is no token", k.piece)
 			}

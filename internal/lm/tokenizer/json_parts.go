@@ -315,7 +315,7 @@ func (p *jsonPart) template(s *spec) error {
 		if i == text {
 			continue
 		}
-		id, ok := s.vocab.index[piece.SpecialToken.ID]
+		id, ok := s.vocab.index.find(piece.SpecialToken.ID)
 		if !ok {
 			return invalid("post_processor", "%q is no token", piece.SpecialToken.ID)
 		}

@@ -31,7 +31,7 @@ func fillEnds() [][]string {
 func findEnds(v *vocab, named ...int32) []int32 {
 	found := map[int32]bool{}
 	add := func(piece string) bool {
-		id, ok := v.index[piece]
+		id, ok := v.index.find(piece)
 		if ok {
 			found[id] = true
 		}
@@ -43,7 +43,7 @@ func findEnds(v *vocab, named ...int32) []int32 {
 	for _, row := range fillEnds() {
 		_ = slices.ContainsFunc(row, add)
 	}
-	if id, ok := v.index["</s>"]; ok && v.kinds[id] == controlKind {
+	if id, ok := v.index.find("</s>"); ok && v.kinds[id] == controlKind {
 		found[id] = true
 	}
 	dropFalseEnds(v, found)
@@ -66,13 +66,18 @@ func findEnds(v *vocab, named ...int32) []int32 {
 // dropFalseEnds removes tokens that end a turn in one family and are something else in another: "<|end|>" ends a message, not the answer,
 // where "<|return|>" and "<|call|>" exist (gpt-oss) or their like (Solar); "</s>" is a HTML tag in Gemma 4.
 func dropFalseEnds(v *vocab, found map[int32]bool) {
-	has := func(piece string) bool { _, ok := v.index[piece]; return ok }
+	has := func(piece string) bool { _, ok := v.index.find(piece); return ok }
+	drop := func(piece string) {
+		if id, ok := v.index.find(piece); ok {
+			delete(found, id)
+		}
+	}
 	call := has("<|call|>") || has("<|calls|>")
 	if call && (has("<|return|>") || has("<|flush|>")) {
-		delete(found, v.index["<|end|>"])
+		drop("<|end|>")
 	}
 	if has("<|tool_response>") || has("<|plamo:eos|>") {
-		delete(found, v.index["</s>"])
+		drop("</s>")
 	}
 }
 

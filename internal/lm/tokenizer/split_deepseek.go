@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -56,14 +55,12 @@ func asciiLetters(s string, i int) int {
 	return i
 }
 
-// runeSet is a set of runes as sorted ranges that do not overlap.
-type runeSet []runeRange
-
-type runeRange struct{ lo, hi rune }
+// runeSet is a set of runes, a bit for each.
+type runeSet []uint64
 
 // parseSet reads the inside of a regular expression's brackets: characters and ranges, without escapes or classes.
 func parseSet(text string) runeSet {
-	var all []runeRange
+	var set runeSet
 	for text != "" {
 		lo, n := utf8.DecodeRuneInString(text)
 		text = text[n:]
@@ -72,32 +69,19 @@ func parseSet(text string) runeSet {
 			hi, n = utf8.DecodeRuneInString(rest)
 			text = rest[n:]
 		}
-		all = append(all, runeRange{lo, hi})
-	}
-	slices.SortFunc(all, func(a, b runeRange) int { return int(a.lo - b.lo) })
-	var set runeSet
-	for _, r := range all {
-		if last := len(set) - 1; last >= 0 && r.lo <= set[last].hi+1 {
-			set[last].hi = max(set[last].hi, r.hi)
-			continue
+		if missing := int(hi/64) + 1 - len(set); missing > 0 {
+			set = append(set, make(runeSet, missing)...)
 		}
-		set = append(set, r)
+		for r := lo; r <= hi; r++ {
+			set[r/64] |= 1 << (r % 64)
+		}
 	}
 	return set
 }
 
 // has reports whether r is in the set.
 func (set runeSet) has(r rune) bool {
-	_, found := slices.BinarySearchFunc(set, r, func(e runeRange, r rune) int {
-		switch {
-		case r < e.lo:
-			return 1
-		case r > e.hi:
-			return -1
-		}
-		return 0
-	})
-	return found
+	return int(r/64) < len(set) && set[r/64]>>(r%64)&1 != 0
 }
 
 // run returns the end of the longest run from s[i] of runes in the set.

@@ -80,7 +80,7 @@ func (t *Tokenizer) Piece(id int32) string {
 
 // Lookup returns the token with the given spelling.
 func (t *Tokenizer) Lookup(piece string) (int32, bool) {
-	id, ok := t.vocab.index[piece]
+	id, ok := t.vocab.index.find(piece)
 	return id, ok
 }
 

@@ -26,7 +26,7 @@ func (k kind) special() bool { return k == controlKind || k == unknownKind }
 type vocab struct {
 	pieces []string
 	kinds  []kind
-	index  map[string]int32
+	index  *index
 	// text holds the bytes of all tokens one after another; those of token i end at ends[i].
 	text []byte
 	ends []uint32
@@ -37,22 +37,18 @@ const maxTokens = 1 << 22
 
 // newVocab indexes pieces. where names the list in errors. Empty pieces are in no text and have no spelling to be found by.
 func newVocab(where string, pieces []string, kinds []kind) (*vocab, error) {
-	v := &vocab{pieces: pieces, kinds: kinds, index: make(map[string]int32, len(pieces))}
+	x, i, j, unique := newIndex(pieces)
+	if !unique {
+		return nil, invalid(where, "tokens %d and %d are both %q", i, j, pieces[i])
+	}
 	size := 0
-	for i, p := range pieces {
+	for _, p := range pieces {
 		size += len(p)
-		if p == "" {
-			continue
-		}
-		if j, ok := v.index[p]; ok {
-			return nil, invalid(where, "tokens %d and %d are both %q", j, i, p)
-		}
-		v.index[p] = int32(i)
 	}
 	if uint64(size) > 1<<31 {
 		return nil, invalid(where, "the tokens have %d bytes", size)
 	}
-	return v, nil
+	return &vocab{pieces: pieces, kinds: kinds, index: x}, nil
 }
 
 // decode fills in the bytes that tokens stand for: by the byte letters of GPT-2, or else by SentencePiece's rules.

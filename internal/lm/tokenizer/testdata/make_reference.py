@@ -5,7 +5,8 @@
   . what sets STOKER_TEST_LLAMA_SRC, STOKER_TEST_MODEL_CHAT and STOKER_TEST_MODEL_BASE (`make test` does)
   venv/bin/python make_reference.py
 
-It writes reference.json and reference.bin.gz beside itself. Each case is a vocabulary from a GGUF file and the way of a text through
+It writes small.json.gz, reference.json and reference.bin.gz beside itself; with the argument "small" only the first, in which tiny
+tokenizers stand with their tokens of a few texts. Each case is a vocabulary from a GGUF file and the way of a text through
 it: the normalizer, pre_tokenizer and so on of a tokenizer.json, as the model's own file has them. From both a tokenizer.json is made,
 Hugging Face's tokenizer reads it, and its tokens for each test string are kept as a hash. The strings come from a generator that the
 test has too, so only the pieces that it puts together are stored (fragments.json).
@@ -276,8 +277,113 @@ def make_folders(folders):
         print(folder, "done", flush=True)
 
 
+def letters():
+    """The byte letters of GPT-2, by byte."""
+    out, n = [], 0x100
+    for b in range(256):
+        if b <= 0x20 or 0x7F <= b <= 0xA0 or b == 0xAD:
+            out.append(chr(n))
+            n += 1
+        else:
+            out.append(chr(b))
+    return out
+
+
+def small_model(spm, pieces, **more):
+    """A tiny model: all bytes, and pieces of which each is made of the two that stand before the bar."""
+    tokens = ["<unk>"] + (["<0x%02X>" % b for b in range(256)] if spm else letters())
+    if spm:
+        tokens += [c for c in "\u2581abcdeé.\n12" if c not in tokens]
+    merges = []
+    for p in pieces:
+        left, right = p.split("|")
+        merges.append([left, right])
+        tokens.append(left + right)
+    model = {
+        "type": "BPE", "dropout": None, "unk_token": "<unk>" if spm else None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+        "fuse_unk": spm, "byte_fallback": spm, "ignore_merges": False, "vocab": {t: i for i, t in enumerate(tokens)}, "merges": merges,
+    }
+    return {**model, **more}
+
+
+def small(name, texts, model, added=(), decode=True, **parts):
+    tok = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
+           "decoder": None, "model": model}
+    for i, (content, flags) in enumerate(added):
+        a = {"id": len(model["vocab"]) + i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+        tok["added_tokens"].append({**a, **{f: True for f in flags.split()}})
+    tok.update(parts)
+    t = tokenizers.Tokenizer.from_str(json.dumps(tok))
+    out = {"name": name, "tokenizer": tok, "texts": []}
+    for text in texts:
+        row = {"text": text}
+        for key, special in (("plain", False), ("special", True)):
+            t.encode_special_tokens = not special
+            row[key] = t.encode(text, add_special_tokens=False).ids
+        if decode:  # The library's decoder gives text, with U+FFFD for what is no UTF-8.
+            row["decoded"] = t.decode(row["special"], skip_special_tokens=True)
+        out["texts"].append(row)
+    return out
+
+
+def make_small():
+    byte_pieces = ["a|b", "ab|c", "Ġ|a", "Ġa|b", "Ġ|Ġ", "1|2", "12|3", "c|c", "Ã|©", "b|c", "'|s", "Ċ|Ċ"]
+    mark_pieces = ["\u2581|\u2581", "\u2581|a", "a|b", "\u2581a|b", "ab|c", "b|c", "c|\u2581", "\n|\n", "1|2"]
+    bytes_only = {"pre_tokenizer": byte_level(False), "decoder": byte_level(True)}
+    words = ["", "a", " a", "abc abcc  ab\nc", "ab c   ", "   abc", "a1234bc 12", "a's 'S", "\n\n\na", "é e\u0301", "\U0001f600 abc\u2581a", "\u00a0a\u3000b", "x y"]
+    marks = ["", " ", "  ", "a", " a", "a b  abc", "abc abc", "c c", "\u2581a", "zé\U0001f600\U0001f600a", "ab\n\n\nab", "<unk>a", "12 1", "<0x41>a"]
+    tags = ["a<x>b", "a <x> b", "a  <x>  b<x>", "<x><x> <x>", "<x>y>", "a<s>b <s> <s>", "<s>", "ab<x", "ww ww1 1ww ww-ww www ww", "awwa ww_ww éww ww  ww", "\n<x>\t<y>\u3000c", "<y><x>", "<x> <y> <y>"]
+    out = []
+
+    # Not decoded are added tokens of normalised text: the library takes their normalised spelling for byte letters, or for text. Nor is
+    # the unknown token, which the library shows if no added token says that it is special.
+    def byte(name, texts=words, added=(), pieces=byte_pieces, **parts):
+        more, decode = parts.pop("more", {}), parts.pop("decode", True)
+        out.append(small(name, texts, small_model(False, pieces, **more), added, decode, **{**bytes_only, **parts}))
+
+    def mark(name, texts=marks, added=(), **parts):
+        more, decode = parts.pop("more", {}), parts.pop("decode", True)
+        out.append(small(name, texts, small_model(True, mark_pieces, **more), added, decode, **{**SPM, **parts}))
+
+    byte("bytes")
+    byte("bytes, gpt2 words", pre_tokenizer=byte_level(True))
+    byte("bytes, prefix space", pre_tokenizer={**byte_level(True), "add_prefix_space": True})
+    byte("bytes, digits", pre_tokenizer=seq(DIGITS, byte_level(False)))
+    byte("bytes, runs of digits", pre_tokenizer=seq({"type": "Digits", "individual_digits": False}, byte_level(False)))
+    byte("bytes, punctuation", pre_tokenizer=seq({"type": "Punctuation", "behavior": "Contiguous"}, byte_level(False)))
+    byte("bytes, matches only", pre_tokenizer=seq({**regex(LLAMA3), "behavior": "Removed", "invert": True}, byte_level(False)))
+    for behavior in ("Isolated", "MergedWithPrevious", "MergedWithNext"):
+        byte("bytes, split at a space, " + behavior, pre_tokenizer=seq({"type": "Split", "pattern": {"String": " "}, "behavior": behavior, "invert": False}, byte_level(False)))
+    byte("whole words", more={"ignore_merges": True}, pieces=["a|b", "c|c", "cc|ab"], texts=["ccab", "ccab ab", "cc ab", "abcc"], pre_tokenizer=byte_level(True))
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        byte(form, normalizer={"type": form}, texts=["é e\u0301 \ufb01 \uac00 \u1100\u1161 \u212b", "e" + "\u0301\u0316" * 40 + "a", "\u0344\u2adc\u0958", "\u0f73\u0f75a", "a\u034f\u0301"])
+    byte("NFC and a replacement", normalizer={"type": "Sequence", "normalizers": [NFC, {"type": "Replace", "pattern": {"String": "ab"}, "content": "é"}]}, texts=["xaby e\u0301"])
+    byte("added tokens", texts=tags, added=[("<x>", ""), ("<y>", ""), ("<x>y>", ""), ("<s>", "special"), ("ww", "single_word")])
+    byte("added tokens that take space", texts=tags, added=[("<x>", "lstrip"), ("<y>", "rstrip lstrip"), ("<s>", "special rstrip"), ("ww", "single_word lstrip")])
+    byte("added tokens of normalised text", texts=["é<é>e\u0301", "<e\u0301>", "<é>", "e\u0301 <x> x"], normalizer=NFC, added=[("<é>", "normalized"), ("e\u0301", ""), ("<x>", "normalized lstrip")], decode=False)
+
+    mark("marks")
+    mark("marks, replaced", normalizer=MARK)
+    mark("marks, Llama 2", texts=marks + tags, added=[("<x>", ""), ("<s>", "special"), ("<y>", "rstrip")], **LLAMA2)
+    mark("marks, Llama 2, old", texts=marks + tags, added=[("<x>", "normalized"), ("<s>", "special normalized")], decode=False, **LLAMA2)
+    mark("marks, Gemma", texts=marks + tags, added=[("<x>", ""), ("<s>", "special"), ("  ", "")], **GEMMA)
+    for scheme in ("always", "first", "never"):
+        for split in (True, False):
+            space = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme, "split": split}
+            mark("Metaspace, %s%s" % (scheme, ", split" if split else ""), texts=marks + tags, added=[("<x>", ""), ("<s>", "special")], pre_tokenizer=space, decoder=(SPM if scheme == "never" else LLAMA2)["decoder"])
+    mark("no bytes", decode=False, more={"byte_fallback": False})
+    mark("no bytes, unknown one by one", decode=False, more={"byte_fallback": False, "fuse_unk": False})
+    mark("no bytes, nothing unknown", more={"byte_fallback": False, "unk_token": None, "fuse_unk": False})
+    with gzip.GzipFile(os.path.join(HERE, "small.json.gz"), "wb", compresslevel=9, mtime=0) as f:
+        f.write(json.dumps(out).encode("utf-8"))
+    print("small done", flush=True)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[1:] == ["small"]:
+        make_small()
+    elif len(sys.argv) > 1:
         make_folders(sys.argv[1:])
     else:
+        make_small()
         make_cases()
