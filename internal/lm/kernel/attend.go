@@ -46,7 +46,7 @@ func (s *Set) Attend(a *Attention) {
 	}
 	clear(scores)
 	for p := range pages {
-		s.tile32(n, a.K[p][:d*pageLen], pageLen, &queries[0], d, scores[p*pageLen:], width)
+		s.tile32(n, a.K[p][:d*pageLen], pageLen, &queries[0], d, scores[p*pageLen:], width, next(a.K, p))
 	}
 	var inv [TileQ]float32
 	for i := range n {
@@ -63,10 +63,10 @@ func (s *Set) Attend(a *Attention) {
 		x := &probs[p*pageLen*n]
 		c := 0
 		for ; c+32 <= d; c += 32 {
-			s.tile32(n, v[c:], d, x, slots, out[c:], d)
+			s.tile32(n, v[c:], d, x, slots, out[c:], d, next(a.V, p))
 		}
 		if c < d {
-			s.tile[n](&v[c], d, x, slots, &out[c], d)
+			s.tile[n](&v[c], d, x, slots, &out[c], d, next(a.V, p))
 		}
 	}
 	for i, o := range a.Out {
@@ -76,6 +76,9 @@ func (s *Set) Attend(a *Attention) {
 		}
 	}
 }
+
+// next is the page behind page p, or what is read instead.
+func next(pages [][]float32, p int) uintptr { return address(pages[min(p+1, len(pages)-1)]) }
 
 // StoreKV writes the key and value of one position to slot of its page.
 func (s *Set) StoreKV(kpage, vpage []float32, slot int, k, v []float32) {

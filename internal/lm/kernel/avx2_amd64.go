@@ -45,14 +45,25 @@ func avx2() *Set {
 	s.gemv = [layouts]func(w *byte, x *float32, supers int, y *float32){
 		layF32: gemvF32, layF16: gemvF16, layBF16: gemvBF16, lay8: gemv8, lay4: gemv4, lay5: gemv5, layK4: gemvK4, layK5: gemvK5, layK6: gemvK6,
 	}
+	s.product = [layouts][TileQ + 1]productFunc{
+		layF32:  {2: productF32x2, productF32x3, productF32x4, productF32x5, productF32x6},
+		layF16:  {2: productF16x2, productF16x3, productF16x4, productF16x5, productF16x6},
+		layBF16: {2: productBF16x2, productBF16x3, productBF16x4, productBF16x5, productBF16x6},
+		lay8:    {2: product8x2, product8x3, product8x4, product8x5, product8x6},
+		lay4:    {2: product4x2, product4x3, product4x4, product4x5, product4x6},
+		lay5:    {2: product5x2, product5x3, product5x4, product5x5, product5x6},
+		layK4:   {2: productK4x2, productK4x3, productK4x4, productK4x5, productK4x6},
+		layK5:   {2: productK5x2, productK5x3, productK5x4, productK5x5, productK5x6},
+		layK6:   {2: productK6x2, productK6x3, productK6x4, productK6x5, productK6x6},
+	}
 	s.unpack = [layouts]func(header, sub *byte, subs int, dst *float32){
 		layF32: unpackF32, layF16: unpackF16, layBF16: unpackBF16, lay8: unpack8, lay4: unpack4, lay5: unpack5,
 		layK4: unpackK4, layK5: unpackK5, layK6: unpackK6,
 	}
-	s.tile = [TileQ + 1]func(w *float32, ldw int, x *float32, k int, c *float32, ldc int){
+	s.tile = [TileQ + 1]tileFunc{
 		nil, tile16x1, tile16x2, tile16x3, tile16x4, tile16x5, tile16x6,
 	}
-	s.wide = [TileQ + 1]func(w *float32, ldw int, x *float32, k int, c *float32, ldc int){nil, tile32x1, tile32x2, tile32x3}
+	s.wide = [TileQ + 1]tileFunc{nil, tile32x1, tile32x2, tile32x3}
 	s.fast[fast8] = rowByRow(fast8AVX2)
 	s.fast[fast4] = rowByRow(fast4AVX2)
 	return s

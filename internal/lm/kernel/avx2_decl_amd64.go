@@ -7,11 +7,41 @@ package kernel
 // gemvF32 multiplies a group of layout F32 with one row of activations.
 func gemvF32(w *byte, x *float32, supers int, y *float32)
 
+// productF32x2 adds the products of 16 rows of a group of layout F32 with 2 rows of activations.
+func productF32x2(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productF32x3 adds the products of 16 rows of a group of layout F32 with 3 rows of activations.
+func productF32x3(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productF32x4 adds the products of 16 rows of a group of layout F32 with 4 rows of activations.
+func productF32x4(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productF32x5 adds the products of 16 rows of a group of layout F32 with 5 rows of activations.
+func productF32x5(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productF32x6 adds the products of 16 rows of a group of layout F32 with 6 rows of activations.
+func productF32x6(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
 // unpackF32 writes sub-blocks of layout F32 as float32, [column][32].
 func unpackF32(header *byte, sub *byte, subs int, dst *float32)
 
 // gemvF16 multiplies a group of layout F16 with one row of activations.
 func gemvF16(w *byte, x *float32, supers int, y *float32)
+
+// productF16x2 adds the products of 16 rows of a group of layout F16 with 2 rows of activations.
+func productF16x2(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productF16x3 adds the products of 16 rows of a group of layout F16 with 3 rows of activations.
+func productF16x3(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productF16x4 adds the products of 16 rows of a group of layout F16 with 4 rows of activations.
+func productF16x4(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productF16x5 adds the products of 16 rows of a group of layout F16 with 5 rows of activations.
+func productF16x5(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productF16x6 adds the products of 16 rows of a group of layout F16 with 6 rows of activations.
+func productF16x6(w *byte, x *float32, supers int, c *float32, ldc int, half int)
 
 // unpackF16 writes sub-blocks of layout F16 as float32, [column][32].
 func unpackF16(header *byte, sub *byte, subs int, dst *float32)
@@ -19,11 +49,41 @@ func unpackF16(header *byte, sub *byte, subs int, dst *float32)
 // gemvBF16 multiplies a group of layout BF16 with one row of activations.
 func gemvBF16(w *byte, x *float32, supers int, y *float32)
 
+// productBF16x2 adds the products of 16 rows of a group of layout BF16 with 2 rows of activations.
+func productBF16x2(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productBF16x3 adds the products of 16 rows of a group of layout BF16 with 3 rows of activations.
+func productBF16x3(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productBF16x4 adds the products of 16 rows of a group of layout BF16 with 4 rows of activations.
+func productBF16x4(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productBF16x5 adds the products of 16 rows of a group of layout BF16 with 5 rows of activations.
+func productBF16x5(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productBF16x6 adds the products of 16 rows of a group of layout BF16 with 6 rows of activations.
+func productBF16x6(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
 // unpackBF16 writes sub-blocks of layout BF16 as float32, [column][32].
 func unpackBF16(header *byte, sub *byte, subs int, dst *float32)
 
 // gemv8 multiplies a group of layout 8 with one row of activations.
 func gemv8(w *byte, x *float32, supers int, y *float32)
+
+// product8x2 adds the products of 16 rows of a group of layout 8 with 2 rows of activations.
+func product8x2(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// product8x3 adds the products of 16 rows of a group of layout 8 with 3 rows of activations.
+func product8x3(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// product8x4 adds the products of 16 rows of a group of layout 8 with 4 rows of activations.
+func product8x4(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// product8x5 adds the products of 16 rows of a group of layout 8 with 5 rows of activations.
+func product8x5(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// product8x6 adds the products of 16 rows of a group of layout 8 with 6 rows of activations.
+func product8x6(w *byte, x *float32, supers int, c *float32, ldc int, half int)
 
 // unpack8 writes sub-blocks of layout 8 as float32, [column][32].
 func unpack8(header *byte, sub *byte, subs int, dst *float32)
@@ -31,11 +91,41 @@ func unpack8(header *byte, sub *byte, subs int, dst *float32)
 // gemv4 multiplies a group of layout 4 with one row of activations.
 func gemv4(w *byte, x *float32, supers int, y *float32)
 
+// product4x2 adds the products of 16 rows of a group of layout 4 with 2 rows of activations.
+func product4x2(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// product4x3 adds the products of 16 rows of a group of layout 4 with 3 rows of activations.
+func product4x3(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// product4x4 adds the products of 16 rows of a group of layout 4 with 4 rows of activations.
+func product4x4(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// product4x5 adds the products of 16 rows of a group of layout 4 with 5 rows of activations.
+func product4x5(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// product4x6 adds the products of 16 rows of a group of layout 4 with 6 rows of activations.
+func product4x6(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
 // unpack4 writes sub-blocks of layout 4 as float32, [column][32].
 func unpack4(header *byte, sub *byte, subs int, dst *float32)
 
 // gemv5 multiplies a group of layout 5 with one row of activations.
 func gemv5(w *byte, x *float32, supers int, y *float32)
+
+// product5x2 adds the products of 16 rows of a group of layout 5 with 2 rows of activations.
+func product5x2(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// product5x3 adds the products of 16 rows of a group of layout 5 with 3 rows of activations.
+func product5x3(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// product5x4 adds the products of 16 rows of a group of layout 5 with 4 rows of activations.
+func product5x4(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// product5x5 adds the products of 16 rows of a group of layout 5 with 5 rows of activations.
+func product5x5(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// product5x6 adds the products of 16 rows of a group of layout 5 with 6 rows of activations.
+func product5x6(w *byte, x *float32, supers int, c *float32, ldc int, half int)
 
 // unpack5 writes sub-blocks of layout 5 as float32, [column][32].
 func unpack5(header *byte, sub *byte, subs int, dst *float32)
@@ -43,11 +133,41 @@ func unpack5(header *byte, sub *byte, subs int, dst *float32)
 // gemvK4 multiplies a group of layout K4 with one row of activations.
 func gemvK4(w *byte, x *float32, supers int, y *float32)
 
+// productK4x2 adds the products of 16 rows of a group of layout K4 with 2 rows of activations.
+func productK4x2(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productK4x3 adds the products of 16 rows of a group of layout K4 with 3 rows of activations.
+func productK4x3(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productK4x4 adds the products of 16 rows of a group of layout K4 with 4 rows of activations.
+func productK4x4(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productK4x5 adds the products of 16 rows of a group of layout K4 with 5 rows of activations.
+func productK4x5(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productK4x6 adds the products of 16 rows of a group of layout K4 with 6 rows of activations.
+func productK4x6(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
 // unpackK4 writes sub-blocks of layout K4 as float32, [column][32].
 func unpackK4(header *byte, sub *byte, subs int, dst *float32)
 
 // gemvK5 multiplies a group of layout K5 with one row of activations.
 func gemvK5(w *byte, x *float32, supers int, y *float32)
+
+// productK5x2 adds the products of 16 rows of a group of layout K5 with 2 rows of activations.
+func productK5x2(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productK5x3 adds the products of 16 rows of a group of layout K5 with 3 rows of activations.
+func productK5x3(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productK5x4 adds the products of 16 rows of a group of layout K5 with 4 rows of activations.
+func productK5x4(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productK5x5 adds the products of 16 rows of a group of layout K5 with 5 rows of activations.
+func productK5x5(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productK5x6 adds the products of 16 rows of a group of layout K5 with 6 rows of activations.
+func productK5x6(w *byte, x *float32, supers int, c *float32, ldc int, half int)
 
 // unpackK5 writes sub-blocks of layout K5 as float32, [column][32].
 func unpackK5(header *byte, sub *byte, subs int, dst *float32)
@@ -55,35 +175,50 @@ func unpackK5(header *byte, sub *byte, subs int, dst *float32)
 // gemvK6 multiplies a group of layout K6 with one row of activations.
 func gemvK6(w *byte, x *float32, supers int, y *float32)
 
+// productK6x2 adds the products of 16 rows of a group of layout K6 with 2 rows of activations.
+func productK6x2(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productK6x3 adds the products of 16 rows of a group of layout K6 with 3 rows of activations.
+func productK6x3(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productK6x4 adds the products of 16 rows of a group of layout K6 with 4 rows of activations.
+func productK6x4(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productK6x5 adds the products of 16 rows of a group of layout K6 with 5 rows of activations.
+func productK6x5(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
+// productK6x6 adds the products of 16 rows of a group of layout K6 with 6 rows of activations.
+func productK6x6(w *byte, x *float32, supers int, c *float32, ldc int, half int)
+
 // unpackK6 writes sub-blocks of layout K6 as float32, [column][32].
 func unpackK6(header *byte, sub *byte, subs int, dst *float32)
 
-// tile16x1 adds k products to 16 outputs of 1 rows.
-func tile16x1(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
+// tile16x1 adds k products to 16 outputs of 1 rows, and fetches 16 bytes at next for each.
+func tile16x1(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 
-// tile16x2 adds k products to 16 outputs of 2 rows.
-func tile16x2(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
+// tile16x2 adds k products to 16 outputs of 2 rows, and fetches 16 bytes at next for each.
+func tile16x2(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 
-// tile16x3 adds k products to 16 outputs of 3 rows.
-func tile16x3(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
+// tile16x3 adds k products to 16 outputs of 3 rows, and fetches 16 bytes at next for each.
+func tile16x3(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 
-// tile16x4 adds k products to 16 outputs of 4 rows.
-func tile16x4(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
+// tile16x4 adds k products to 16 outputs of 4 rows, and fetches 16 bytes at next for each.
+func tile16x4(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 
-// tile16x5 adds k products to 16 outputs of 5 rows.
-func tile16x5(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
+// tile16x5 adds k products to 16 outputs of 5 rows, and fetches 16 bytes at next for each.
+func tile16x5(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 
-// tile16x6 adds k products to 16 outputs of 6 rows.
-func tile16x6(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
+// tile16x6 adds k products to 16 outputs of 6 rows, and fetches 16 bytes at next for each.
+func tile16x6(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 
-// tile32x1 adds k products to 32 outputs of 1 rows.
-func tile32x1(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
+// tile32x1 adds k products to 32 outputs of 1 rows, and fetches 16 bytes at next for each.
+func tile32x1(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 
-// tile32x2 adds k products to 32 outputs of 2 rows.
-func tile32x2(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
+// tile32x2 adds k products to 32 outputs of 2 rows, and fetches 16 bytes at next for each.
+func tile32x2(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 
-// tile32x3 adds k products to 32 outputs of 3 rows.
-func tile32x3(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
+// tile32x3 adds k products to 32 outputs of 3 rows, and fetches 16 bytes at next for each.
+func tile32x3(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 
 // sumSquaresAVX2 sums n squares, n a multiple of 16, in 16 lanes.
 func sumSquaresAVX2(x *float32, n int) float32

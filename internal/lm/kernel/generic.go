@@ -22,7 +22,9 @@ func generic() *Set {
 		s.gemv[l] = func(w *byte, x *float32, supers int, y *float32) { gemv(l, w, x, supers, y) }
 	}
 	for m := 1; m <= TileQ; m++ {
-		s.tile[m] = func(w *float32, ldw int, x *float32, k int, c *float32, ldc int) { tileGroup(m, w, ldw, x, k, c, ldc) }
+		s.tile[m] = func(w *float32, ldw int, x *float32, k int, c *float32, ldc int, _ uintptr) {
+			tileGroup(m, w, ldw, x, k, c, ldc)
+		}
 	}
 	return s
 }

@@ -51,12 +51,16 @@ type Set struct {
 	name string
 	// gemv multiplies one group with one row of activations: y[0:GroupRows].
 	gemv [layouts]func(w *byte, x *float32, supers int, y *float32)
+	// product adds to 16 outputs of m rows, for m = 2 to TileQ and half a group, with weights made in registers: c[j*ldc+i]. x lies as
+	// for tile. nil where a set has only unpack and tile.
+	product [layouts][TileQ + 1]productFunc
 	// unpack writes subs sub-blocks as float32 to dst, [column][GroupRows].
 	unpack [layouts]func(header, sub *byte, subs int, dst *float32)
 	// tile adds to 16 outputs of m rows, for m = 1 to TileQ: c[j*ldc+i] = fma(w[k*ldw+i], x[k*m+j], c[j*ldc+i]) over ascending k.
-	tile [TileQ + 1]func(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
+	// Meanwhile it may fetch 16 bytes from next for each column: what will be read soon.
+	tile [TileQ + 1]tileFunc
 	// wide is tile for 32 outputs, where a set has it: with few rows it keeps more chains of fma going.
-	wide [TileQ + 1]func(w *float32, ldw int, x *float32, k int, c *float32, ldc int)
+	wide [TileQ + 1]tileFunc
 	// fast multiplies one group with m rows of rounded activations, for m = 1 to TileQ: adds to c[j*ldc+i].
 	fast [layouts]func(w *byte, a *int8, scales, sums *float32, blocks, m int, c *float32, ldc int)
 	// read adds up n bytes, n a multiple of 512; nil where there is nothing better than Go.
@@ -71,6 +75,11 @@ type Set struct {
 	// count, the rest becomes 0.
 	softmax func(s *float32, n, from, to int, scale float32) float32
 }
+
+type (
+	tileFunc    func(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
+	productFunc func(w *byte, x *float32, supers int, c *float32, ldc, half int)
+)
 
 // Name is the set's name, such as "avx2".
 func (s *Set) Name() string { return s.name }

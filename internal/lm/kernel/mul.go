@@ -1,11 +1,17 @@
 package kernel
 
+import "unsafe"
+
 // TileQ is the most rows that a tile takes at once, of activations or of attention's queries: so many fit into the registers beside
 // the weights.
 const TileQ = 6
 
 // tileCols is how many columns of a group are unpacked at a time: 128 x 32 floats stay in the first cache.
 const tileCols = 128
+
+// productCols is how many columns of a group are multiplied at a time where weights are made in registers: both halves of the group
+// then find them in the first cache.
+const productCols = 256
 
 // Acts holds activations in the form that kernels read them in. They are cut into tiles of at most TileQ rows, as even as possible;
 // a tile of m rows lies as [cols][m].
@@ -94,6 +100,8 @@ func (s *Set) Mul(w *Matrix, a *Acts, m, lo, hi int, out []float32, ldo int, sc 
 			s.mulFast(w, group, a, m, c)
 		case m == 1:
 			s.gemv[w.layout](&group[0], &a.float[0], w.supers, &c[0])
+		case m <= TileQ && s.product[w.layout][m] != nil:
+			s.mulTile(w, group, a, m, c)
 		default:
 			s.mulTiles(w, group, a, m, c, sc.weights)
 		}
@@ -113,6 +121,18 @@ func (s *Set) mulFast(w *Matrix, group []byte, a *Acts, m int, c []float32) {
 	}
 }
 
+// mulTile multiplies one group with the rows of a single tile, without unpacking it to memory first.
+func (s *Set) mulTile(w *Matrix, group []byte, a *Acts, m int, c []float32) {
+	clear(c)
+	step := max(1, productCols/w.shape.superCols)
+	for super := 0; super < w.supers; super += step {
+		n, piece := min(step, w.supers-super), &group[super*w.shape.super()]
+		x := &a.float[super*w.shape.superCols*m]
+		s.product[w.layout][m](piece, x, n, &c[0], GroupRows, 0)
+		s.product[w.layout][m](piece, x, n, &c[16], GroupRows, 1)
+	}
+}
+
 // mulTiles multiplies one group with several rows: a piece of the weights is unpacked, and all tiles take it from the cache.
 // Between pieces the outputs wait in c, so that each stays one chain over ascending columns.
 func (s *Set) mulTiles(w *Matrix, group []byte, a *Acts, m int, c, weights []float32) {
@@ -120,15 +140,19 @@ func (s *Set) mulTiles(w *Matrix, group []byte, a *Acts, m int, c, weights []flo
 	for col := 0; col < w.cols; {
 		n := min(tileCols, w.cols-col)
 		s.unpackCols(w, group, col, n, weights)
+		next := address(group) + uintptr((col+n)/32*(w.stride/(w.cols/32)))
 		for t := range tiles(m) {
 			from, to := tileRows(t, m)
 			rows := to - from
 			x := &a.float[from*a.cols+col*rows]
-			s.tile32(rows, weights, GroupRows, x, n, c[from*GroupRows:], GroupRows)
+			s.tile32(rows, weights, GroupRows, x, n, c[from*GroupRows:], GroupRows, next+uintptr(min(t, 3)*32*n))
 		}
 		col += n
 	}
 }
+
+// address is where b lies. A number, because what is fetched may lie behind the matrix, where no pointer may point.
+func address[T any](b []T) uintptr { return uintptr(unsafe.Pointer(&b[0])) }
 
 // unpackCols writes columns [col, col+n) of a group to dst.
 func (s *Set) unpackCols(w *Matrix, group []byte, col, n int, dst []float32) {
@@ -136,20 +160,23 @@ func (s *Set) unpackCols(w *Matrix, group []byte, col, n int, dst []float32) {
 	for done := 0; done < n; {
 		super := group[(col+done)/sh.superCols*sh.super():]
 		at := (col + done) % sh.superCols
-		take := min(n-done, sh.superCols-at)
+		take := n - done
+		if sh.superCols > sh.subCols {
+			take = min(take, sh.superCols-at) // one header
+		}
 		s.unpack[w.layout](&super[0], &super[sh.header+at/sh.subCols*sh.sub], take/sh.subCols, &dst[done*GroupRows])
 		done += take
 	}
 }
 
 // tile32 is tile for 32 outputs.
-func (s *Set) tile32(m int, w []float32, ldw int, x *float32, k int, c []float32, ldc int) {
+func (s *Set) tile32(m int, w []float32, ldw int, x *float32, k int, c []float32, ldc int, next uintptr) {
 	if f := s.wide[m]; f != nil {
-		f(&w[0], ldw, x, k, &c[0], ldc)
+		f(&w[0], ldw, x, k, &c[0], ldc, next)
 		return
 	}
-	s.tile[m](&w[0], ldw, x, k, &c[0], ldc)
-	s.tile[m](&w[16], ldw, x, k, &c[16], ldc)
+	s.tile[m](&w[0], ldw, x, k, &c[0], ldc, next)
+	s.tile[m](&w[16], ldw, x, k, &c[16], ldc, next+uintptr(16*k))
 }
 
 // Read reads memory and does next to nothing with it: the limit that a product with one row can be compared with. It returns a sum,

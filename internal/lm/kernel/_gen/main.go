@@ -16,6 +16,9 @@ func main() {
 	ConstraintExpr("!purego")
 	for _, l := range layouts() {
 		gemv(l)
+		for m := 2; m <= 6; m++ {
+			product(l, m)
+		}
 		unpack(l)
 	}
 	for m := 1; m <= 6; m++ {

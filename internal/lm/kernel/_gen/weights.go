@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -32,297 +30,203 @@ func layouts() []layout {
 	}
 }
 
-func (l layout) subs() int  { return l.superCols / l.cols }
-func (l layout) super() int { return l.header + l.subs()*l.sub }
+func (l layout) subs() int    { return l.superCols / l.cols }
+func (l layout) super() int   { return l.header + l.subs()*l.sub }
+func (l layout) lines() int   { return l.cols / l.perLine }
+func (l layout) minima() bool { return l.kind == "affine" || l.kind == "k" }
 
-// scales are the registers that hold the scales and minima of four octets of rows during a sub-block.
-type scales struct{ d, m []reg.VecVirtual }
+// perSub reports whether sub-blocks have scales of their own.
+func (l layout) perSub() bool { return l.kind == "k" || l.kind == "k6" }
 
-// load reads the scales of a sub-block. h points to the header, b to the sub-block.
-func (l layout) load(h, b reg.Register) scales {
-	var s scales
-	switch l.kind {
-	case "scaled":
-		s.d = ymms(4)
-		for i, r := range s.d {
-			VCVTPH2PS(Mem{Base: h, Disp: 16 * i}, r)
+// scales are the scales and minima of some octets of rows during a sub-block, in registers or, where those are needed for other
+// things, on the stack. high is the scale of weights that come as 16 times their value: a sixteenth of d, which is exact.
+type scales struct{ d, high, m []Op }
+
+// place says what of the scales lies on the stack.
+type place struct{ scales, minima bool }
+
+// frame takes room on the stack for the scales of that many octets, where place wants it. The rest will be in registers.
+func (l layout) frame(octets int, at place) scales {
+	scaled := l.kind == "scaled" || l.perSub() || l.minima()
+	s := scales{d: make([]Op, octets), high: make([]Op, octets), m: make([]Op, octets)}
+	var slots []*Op
+	list := func(o *[]Op, exists, stack bool) {
+		if !exists {
+			*o = nil
+			return
 		}
-	case "affine":
-		s.d, s.m = ymms(4), ymms(4)
-		for i := range 4 {
-			VCVTPH2PS(Mem{Base: h, Disp: 16 * i}, s.d[i])
-			VCVTPH2PS(Mem{Base: h, Disp: 64 + 16*i}, s.m[i])
+		for i := range *o {
+			if stack {
+				slots = append(slots, &(*o)[i])
+			}
 		}
-	case "k":
-		s.d, s.m = ymms(4), ymms(4)
-		for i := range 4 {
-			product(h, 16*i, b, 8*i, s.d[i], false)
-			product(h, 64+16*i, b, 32+8*i, s.m[i], false)
-		}
-	case "k6":
-		s.d = ymms(4)
-		for i := range 4 {
-			product(h, 16*i, b, 8*i, s.d[i], true)
-		}
+	}
+	list(&s.d, scaled, at.scales)
+	list(&s.high, l.perLine == 2, at.scales)
+	list(&s.m, l.minima(), at.minima)
+	if len(slots) == 0 {
+		return s
+	}
+	// The stack is aligned to 8 bytes only, and every other vector would lie in two lines of the cache.
+	base := GP64()
+	LEAQ(AllocLocal(32*len(slots)+32).Offset(31), base)
+	ANDQ(I8(-32), base)
+	for i, p := range slots {
+		*p = Mem{Base: base, Disp: 32 * i}
 	}
 	return s
 }
 
-// product is a half precision number times a byte.
-func product(h reg.Register, hd int, b reg.Register, bd int, out reg.VecVirtual, signed bool) {
+// load reads the scales of a sub-block. h points to the header, b to the sub-block. Slots of the frame that are nil are registers.
+func (l layout) load(h, b reg.Register, frame scales) scales {
+	s := scales{make([]Op, len(frame.d)), make([]Op, len(frame.high)), make([]Op, len(frame.m))}
+	put := func(r reg.VecVirtual, slot Op) Op {
+		if slot == nil {
+			return r
+		}
+		VMOVUPS(r, slot)
+		return slot
+	}
+	for i := range s.d {
+		r := l.scale(h, 16*i, b, 8*i)
+		if len(s.high) > 0 {
+			high := YMM()
+			VMULPS(float("sixteenth", 1.0/16), r, high)
+			s.high[i] = put(high, frame.high[i])
+		}
+		s.d[i] = put(r, frame.d[i])
+	}
+	for i := range s.m {
+		s.m[i] = put(l.scale(h, 64+16*i, b, 32+8*i), frame.m[i])
+	}
+	return s
+}
+
+// scale reads an octet of scales or minima: half precision, times a byte in layouts whose sub-blocks have some.
+func (l layout) scale(h reg.Register, hd int, b reg.Register, bd int) reg.VecVirtual {
+	r := YMM()
+	VCVTPH2PS(Mem{Base: h, Disp: hd}, r)
+	if !l.perSub() {
+		return r
+	}
 	t := YMM()
-	if signed {
+	if l.kind == "k6" {
 		VPMOVSXBD(Mem{Base: b, Disp: bd}, t)
 	} else {
 		VPMOVZXBD(Mem{Base: b, Disp: bd}, t)
 	}
 	VCVTDQ2PS(t, t)
-	VCVTPH2PS(Mem{Base: h, Disp: hd}, out)
-	VMULPS(t, out, out)
+	VMULPS(t, r, r)
+	return r
 }
 
-// octet makes the weights of octet i of the line at disp, and hands each of its columns to use.
-func (l layout) octet(s scales, b reg.Register, disp, i int, use func(col int, w reg.VecVirtual)) {
-	at := Mem{Base: b, Disp: disp + i*l.line/4}
-	t := YMM()
-	switch l.kind {
-	case "f32":
-		VMOVUPS(at, t)
-		use(0, t)
-		return
-	case "f16":
-		VCVTPH2PS(at, t)
-		use(0, t)
-		return
-	case "bf16":
-		VPMOVZXWD(at, t)
-		VPSLLD(U8(16), t, t)
-		use(0, t)
-		return
-	case "scaled", "k6":
-		VPMOVSXBD(at, t)
-		VCVTDQ2PS(t, t)
-		VMULPS(s.d[i], t, t)
-		use(0, t)
-		return
+// weights makes the weights of some octets of the line at p + disp, for columns from to to of the line: [column][octet]. The steps
+// of different octets alternate, because they do not wait for each other.
+func (l layout) weights(s scales, p reg.Register, disp int, octets []int, from, to int) [][]reg.VecVirtual {
+	raw := ymms(len(octets))
+	for i, o := range octets {
+		at := Mem{Base: p, Disp: disp + o*l.line/4}
+		switch l.kind {
+		case "f32":
+			VMOVUPS(at, raw[i])
+		case "f16":
+			VCVTPH2PS(at, raw[i])
+		case "bf16":
+			VPMOVZXWD(at, raw[i])
+		case "scaled", "k6":
+			VPMOVSXBD(at, raw[i])
+		default:
+			VPMOVZXBD(at, raw[i])
+		}
 	}
-	VPMOVZXBD(at, t)
-	if l.perLine == 1 {
-		l.affine(s, i, t)
-		use(0, t)
-		return
+	if l.kind == "bf16" {
+		for _, r := range raw {
+			VPSLLD(U8(16), r, r)
+		}
 	}
-	low := YMM()
-	VPAND(dwords("nibbles", 15), t, low)
-	l.affine(s, i, low)
-	use(0, low)
-	VPSRLD(U8(4), t, t)
-	l.affine(s, i, t)
-	use(1, t)
+	if l.perLine == 2 {
+		return l.nibbles(s, raw, octets, from, to)
+	}
+	if len(s.d) > 0 {
+		finish(raw)
+		l.affine(s.d, s.m, raw, octets)
+	}
+	return [][]reg.VecVirtual{raw}
 }
 
-// affine turns integers into d*q + m, or d*q - m where the format subtracts.
-func (l layout) affine(s scales, i int, t reg.VecVirtual) {
-	VCVTDQ2PS(t, t)
+// nibbles makes weights from the halves of bytes. The upper half is taken where it is, as 16 times the value.
+func (l layout) nibbles(s scales, raw []reg.VecVirtual, octets []int, from, to int) [][]reg.VecVirtual {
+	var out [][]reg.VecVirtual
+	switch {
+	case from == 0 && to == 2:
+		low := ymms(len(octets))
+		for i, r := range raw {
+			VPAND(dwords("lowNibble", 0x0f), r, low[i])
+		}
+		for i, r := range raw {
+			VPSUBD(low[i], r, r)
+		}
+		out = [][]reg.VecVirtual{low, raw}
+	case from == 0:
+		for _, r := range raw {
+			VPAND(dwords("lowNibble", 0x0f), r, r)
+		}
+		out = [][]reg.VecVirtual{raw}
+	default:
+		for _, r := range raw {
+			VPAND(dwords("highNibble", 0xf0), r, r)
+		}
+		out = [][]reg.VecVirtual{raw}
+	}
+	for _, o := range out {
+		finish(o)
+	}
+	for i, o := range out {
+		d := s.d
+		if from+i == 1 {
+			d = s.high
+		}
+		l.affine(d, s.m, o, octets)
+	}
+	return out
+}
+
+// finish turns integers into floats.
+func finish(r []reg.VecVirtual) {
+	for _, x := range r {
+		VCVTDQ2PS(x, x)
+	}
+}
+
+// affine turns q into d*q, d*q + m or d*q - m.
+func (l layout) affine(d, m []Op, q []reg.VecVirtual, octets []int) {
+	for i, o := range octets {
+		if len(m) == 0 {
+			VMULPS(d[o], q[i], q[i])
+			continue
+		}
+		dm, dStack := d[o].(Mem)
+		_, mStack := m[o].(Mem)
+		switch {
+		case dStack && mStack: // one of them must be in a register
+			r := YMM()
+			VMOVUPS(dm, r)
+			l.fma213(m[o], r, q[i])
+		case dStack && l.kind == "k":
+			VFMSUB132PS(dm, m[o], q[i])
+		case dStack:
+			VFMADD132PS(dm, m[o], q[i])
+		default:
+			l.fma213(m[o], d[o], q[i])
+		}
+	}
+}
+
+// fma213 is q = q*d + m, or - m in layouts that subtract minima.
+func (l layout) fma213(m, d, q Op) {
 	if l.kind == "k" {
-		VFMSUB213PS(s.m[i], s.d[i], t)
+		VFMSUB213PS(m, d, q)
 		return
 	}
-	VFMADD213PS(s.m[i], s.d[i], t)
-}
-
-// unroll is how many lines are written out in a row.
-const unroll = 4
-
-// ahead is how far in front of the reading weights are fetched, in bytes.
-const ahead = 4096
-
-// fetch asks for the memory that line k of a later block will come from.
-func (l layout) fetch(p reg.Register, k int) {
-	if l.line < 64 && k%2 == 1 {
-		return
-	}
-	for at := 0; at < l.line; at += 64 {
-		PREFETCHT0(Mem{Base: p, Disp: ahead + k*l.line + at})
-	}
-}
-
-// gemv multiplies a group with one row: y[0:32] = chain over all columns.
-func gemv(l layout) {
-	TEXT("gemv"+l.name, 4 /* NOSPLIT */, "func(w *byte, x *float32, supers int, y *float32)")
-	Doc(fmt.Sprintf("gemv%s multiplies a group of layout %s with one row of activations.", l.name, l.name))
-	w, x, n, y := Load(Param("w"), GP64()), Load(Param("x"), GP64()), Load(Param("supers"), GP64()), Load(Param("y"), GP64())
-	acc := ymms(4)
-	zero(acc)
-	name := "gemv" + l.name
-	b := w
-	if l.header > 0 && l.subs() > 1 {
-		b = GP64()
-	}
-	Label(name + "_super")
-	h := w
-	if l.subs() > 1 {
-		LEAQ(Mem{Base: w, Disp: l.header}, b)
-	}
-	subs := GP64()
-	if l.subs() > 1 {
-		MOVQ(U32(l.subs()), subs)
-		Label(name + "_sub")
-	}
-	base := 0
-	if l.subs() == 1 {
-		base = l.header
-	}
-	s := l.load(h, b)
-	lines := l.cols / l.perLine
-	count := GP64()
-	p := GP64()
-	LEAQ(Mem{Base: b, Disp: base + l.data}, p)
-	MOVQ(U32(lines/unroll), count)
-	Label(name + "_lines")
-	for k := range unroll {
-		l.fetch(p, k)
-		v := ymms(l.perLine)
-		for c := range v {
-			VBROADCASTSS(Mem{Base: x, Disp: 4 * (k*l.perLine + c)}, v[c])
-		}
-		for i := range 4 {
-			l.octet(s, p, k*l.line, i, func(c int, wt reg.VecVirtual) { VFMADD231PS(wt, v[c], acc[i]) })
-		}
-	}
-	ADDQ(U32(unroll*l.line), p)
-	ADDQ(U32(unroll*l.perLine*4), x)
-	SUBQ(U8(1), count)
-	JNZ(LabelRef(name + "_lines"))
-	if l.subs() > 1 {
-		ADDQ(U32(l.sub), b)
-		SUBQ(U8(1), subs)
-		JNZ(LabelRef(name + "_sub"))
-	}
-	ADDQ(U32(l.super()), w)
-	SUBQ(U8(1), n)
-	JNZ(LabelRef(name + "_super"))
-	for i, a := range acc {
-		VMOVUPS(a, Mem{Base: y, Disp: 32 * i})
-	}
-	VZEROUPPER()
-	RET()
-}
-
-// unpack writes sub-blocks as float32, [column][32].
-func unpack(l layout) {
-	name := "unpack" + l.name
-	TEXT(name, 4 /* NOSPLIT */, "func(header *byte, sub *byte, subs int, dst *float32)")
-	Doc(fmt.Sprintf("%s writes sub-blocks of layout %s as float32, [column][32].", name, l.name))
-	h, b, n, dst := Load(Param("header"), GP64()), Load(Param("sub"), GP64()), Load(Param("subs"), GP64()), Load(Param("dst"), GP64())
-	count, p := GP64(), GP64()
-	Label(name + "_sub")
-	s := l.load(h, b)
-	LEAQ(Mem{Base: b, Disp: l.data}, p)
-	MOVQ(U32(l.cols/l.perLine/unroll), count)
-	Label(name + "_lines")
-	for k := range unroll {
-		l.fetch(p, k)
-		for i := range 4 {
-			l.octet(s, p, k*l.line, i, func(c int, wt reg.VecVirtual) {
-				VMOVUPS(wt, Mem{Base: dst, Disp: 128*(k*l.perLine+c) + 32*i})
-			})
-		}
-	}
-	ADDQ(U32(unroll*l.line), p)
-	ADDQ(U32(unroll*l.perLine*128), dst)
-	SUBQ(U8(1), count)
-	JNZ(LabelRef(name + "_lines"))
-	step := l.sub
-	if l.subs() == 1 {
-		step = l.super()
-		ADDQ(U32(step), h)
-	}
-	ADDQ(U32(step), b)
-	SUBQ(U8(1), n)
-	JNZ(LabelRef(name + "_sub"))
-	VZEROUPPER()
-	RET()
-}
-
-// tile adds to vecs*8 outputs of m rows: c[j][i] = fma(w[k][i], x[k][j], c[j][i]).
-func tile(m, vecs int) {
-	name := fmt.Sprintf("tile%dx%d", vecs*8, m)
-	TEXT(name, 4 /* NOSPLIT */, "func(w *float32, ldw int, x *float32, k int, c *float32, ldc int)")
-	Doc(fmt.Sprintf("%s adds k products to %d outputs of %d rows.", name, vecs*8, m))
-	w, ldw, x := Load(Param("w"), GP64()), Load(Param("ldw"), GP64()), Load(Param("x"), GP64())
-	k, c, ldc := Load(Param("k"), GP64()), Load(Param("c"), GP64()), Load(Param("ldc"), GP64())
-	SHLQ(U8(2), ldw)
-	SHLQ(U8(2), ldc)
-	acc := make([][]reg.VecVirtual, m)
-	at := GP64()
-	MOVQ(c, at)
-	for j := range acc {
-		acc[j] = ymms(vecs)
-		for i, a := range acc[j] {
-			VMOVUPS(Mem{Base: at, Disp: 32 * i}, a)
-		}
-		if j < m-1 {
-			ADDQ(ldc, at)
-		}
-	}
-	step := func(u int) {
-		if m < vecs { // fewer rows than vectors: keep the rows in registers
-			vs := ymms(m)
-			for j, v := range vs {
-				VBROADCASTSS(Mem{Base: x, Disp: 4 * (u*m + j)}, v)
-			}
-			for i := range vecs {
-				r := YMM()
-				VMOVUPS(Mem{Base: w, Disp: 32 * i}, r)
-				for j, v := range vs {
-					VFMADD231PS(r, v, acc[j][i])
-				}
-			}
-			ADDQ(ldw, w)
-			return
-		}
-		ws := ymms(vecs)
-		for i, r := range ws {
-			VMOVUPS(Mem{Base: w, Disp: 32 * i}, r)
-		}
-		ADDQ(ldw, w)
-		for j := range m {
-			v := YMM()
-			VBROADCASTSS(Mem{Base: x, Disp: 4 * (u*m + j)}, v)
-			for i, r := range ws {
-				VFMADD231PS(r, v, acc[j][i])
-			}
-		}
-	}
-	const u = 4
-	CMPQ(k, U8(u))
-	JL(LabelRef(name + "_rest"))
-	Label(name + "_loop")
-	for i := range u {
-		step(i)
-	}
-	ADDQ(U32(4*u*m), x)
-	SUBQ(U8(u), k)
-	CMPQ(k, U8(u))
-	JGE(LabelRef(name + "_loop"))
-	Label(name + "_rest")
-	TESTQ(k, k)
-	JZ(LabelRef(name + "_store"))
-	Label(name + "_one")
-	step(0)
-	ADDQ(U32(4*m), x)
-	SUBQ(U8(1), k)
-	JNZ(LabelRef(name + "_one"))
-	Label(name + "_store")
-	for j := range acc {
-		for i, a := range acc[j] {
-			VMOVUPS(a, Mem{Base: c, Disp: 32 * i})
-		}
-		if j < m-1 {
-			ADDQ(ldc, c)
-		}
-	}
-	VZEROUPPER()
-	RET()
+	VFMADD213PS(m, d, q)
 }
