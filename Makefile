@@ -56,9 +56,10 @@ lint: bin/tools/.installed ## formatting, vet, staticcheck, golangci-lint, our o
 	@echo "== golangci-lint"; bin/tools/golangci-lint run ./...
 	@echo "== internal/lint"; go test ./internal/lint
 
-bench: testtools ## what stoker adds to an engine: time to first byte, tokens/s, CPU, memory
-	@bin/assets --jobs $(JOBS) get smollm2 llama-server
-	@set -e; vars="$$(bin/assets env smollm2 llama-server)"; set -a; eval "$$vars"; set +a; go run ./test/bench
+bench: testtools ## what stoker adds to an engine, and its own engine beside llama.cpp: tokens/s, first token, memory
+	@bin/assets --jobs $(JOBS) get smollm2 gemma3 random-1b llama-server
+	@set -e; vars="$$(bin/assets env smollm2 gemma3 random-1b llama-server)"; set -a; eval "$$vars"; set +a; \
+		go run ./test/bench; go run ./test/enginebench
 
 soak: testtools ## many requests, faults and restarts, for some minutes
 	@bin/assets --jobs $(JOBS) get $(TEST_ASSETS)

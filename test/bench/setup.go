@@ -62,7 +62,7 @@ func start(ctx context.Context, home, program, engine string, args ...string) (*
 	state := filepath.Join(run, "s")
 	b := &bed{}
 	b.cmd = exec.CommandContext(ctx, program, append([]string{"serve", "--port", "0", "--log-level", "error"}, args...)...)
-	b.cmd.Env = append(os.Environ(), "HOME="+run, "STOKER_LLAMACPP_PATH="+engine, "STOKER_RUN_DIR="+filepath.Join(run, "k"), "STOKER_STATE_DIR="+state)
+	b.cmd.Env = append(os.Environ(), "HOME="+run, "STOKER_LLAMACPP_PATH="+engine, "STOKER_ENGINE=llamacpp", "STOKER_RUN_DIR="+filepath.Join(run, "k"), "STOKER_STATE_DIR="+state)
 	b.cmd.Stdout, b.cmd.Stderr = &b.log, &b.log
 	b.cmd.Cancel = func() error { return b.cmd.Process.Signal(os.Interrupt) }
 	b.cmd.WaitDelay = 15 * time.Second

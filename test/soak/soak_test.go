@@ -62,7 +62,7 @@ func TestSoak(t *testing.T) {
 	}
 	state := filepath.Join(home, "state")
 	cmd := exec.Command(program, "serve", model, "--port", "0", "--parallel", "4", "--log-level", "error")
-	cmd.Env = append(os.Environ(), "HOME="+home, "STOKER_LLAMACPP_PATH="+engine, "STOKER_RUN_DIR="+run, "STOKER_STATE_DIR="+state)
+	cmd.Env = append(os.Environ(), "HOME="+home, "STOKER_LLAMACPP_PATH="+engine, "STOKER_ENGINE=llamacpp", "STOKER_RUN_DIR="+run, "STOKER_STATE_DIR="+state)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
