@@ -132,7 +132,7 @@ func (y *symbols) split(ids []int32, w string) []int32 {
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(w[i:])
-		if id, ok := y.runes[r]; ok && !(r == utf8.RuneError && n == 1) {
+		if id, ok := y.runes[r]; ok && (r != utf8.RuneError || n > 1) {
 			ids = append(ids, id)
 		} else {
 			ids = y.appendBytes(ids, w[i:i+n])

@@ -79,7 +79,7 @@ func (e *encoder) merge(ids []int32) []int32 {
 	}
 }
 
-// mergeShort is merge for at most maxShort symbols.
+// mergeShort is merge for 1 to maxShort symbols.
 func (p *pairs) mergeShort(ids []int32) []int32 {
 	var found [maxShort]merge
 	n := len(ids)

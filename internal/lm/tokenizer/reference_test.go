@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
@@ -10,9 +11,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stoker-llm/stoker/internal/models/gguf"
 )
 
 // folders are checked by TestTokenizerFiles. They hold large files that are not in the repository: testdata/make_reference.py says how
@@ -235,6 +239,120 @@ func TestReferenceGGUF(t *testing.T) {
 			compare(t, tok, texts, c.special, Options{Special: true})
 		})
 	}
+}
+
+// TestReferenceJSON holds tokenizers from tokenizer.json to Hugging Face's. The files are too large to keep, so they are made from GGUF files,
+// as make_reference.py makes them. That takes long for large vocabularies: of most of them, only the way of a text is read from JSON.
+func TestReferenceJSON(t *testing.T) {
+	r := readReference(t)
+	texts := testStrings(t, r.Strings)
+	large := []string{"llama3", "qwen35", "o200k", "tekken", "deepseek3", "deepseek-llm", "command-r", "gemma3", "gemma4"}
+	for _, c := range r.Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			var tok *Tokenizer
+			var err error
+			if slices.Contains(large, c.Name) {
+				tok, err = c.wayFromJSON(t)
+			} else {
+				tok, err = FromJSON(c.tokenizerJSON(t), nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			compare(t, tok, texts, c.plain, Options{})
+			compare(t, tok, texts, c.special, Options{Special: true})
+		})
+	}
+}
+
+// wayFromJSON is a tokenizer of the case's GGUF file in which the way of a text is the one of the case's JSON.
+func (c *referenceCase) wayFromJSON(t testing.TB) (*Tokenizer, error) {
+	t.Helper()
+	tok := load(t, c.ggufPath(t))
+	s := &spec{vocab: tok.vocab}
+	file := jsonFile{Normalizer: c.Normalizer, PreTokenizer: c.PreTokenizer, Decoder: c.Decoder}
+	for _, step := range []func(*spec) error{file.normalizer, file.preTokenizer, file.decoder} {
+		if err := step(s); err != nil {
+			return nil, err
+		}
+	}
+	if !s.byteLevel {
+		s.stages = append(s.stages, tok.stages[len(tok.stages)-1])
+	}
+	tok.edits, tok.prep, tok.stages, tok.strips, tok.whole = s.edits, s.prep, s.stages, s.strips, c.IgnoreMerges
+	return tok, nil
+}
+
+// tokenizerJSON makes a tokenizer.json from the case's GGUF file.
+func (c *referenceCase) tokenizerJSON(t testing.TB) []byte {
+	t.Helper()
+	v := load(t, c.ggufPath(t)).vocab
+	f, err := gguf.Open(c.ggufPath(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	marks := strings.Contains(string(c.Decoder), "ByteFallback")
+	last := 0
+	for i, k := range v.kinds {
+		if k == normalKind || k == byteKind {
+			last = i
+		}
+	}
+	vocab, added := map[string]int{}, []jsonAdded{}
+	for i, p := range v.pieces {
+		if marks || i <= last {
+			vocab[p] = i
+		}
+		if k := v.kinds[i]; k.special() || k == userKind {
+			rstrip := c.Name == "phi3" && p != "<unk>" && p != "<s>" && p != "<|endoftext|>"
+			added = append(added, jsonAdded{ID: int64(i), Content: p, Special: k.special(), RStrip: rstrip})
+		}
+	}
+	text, err := json.Marshal(map[string]any{
+		"added_tokens": added, "normalizer": c.Normalizer, "pre_tokenizer": c.PreTokenizer, "decoder": c.Decoder,
+		"model": map[string]any{
+			"type": "BPE", "unk_token": nil, "byte_fallback": marks, "fuse_unk": marks, "ignore_merges": c.IgnoreMerges, "vocab": vocab,
+			"merges": jsonMerges(t, f, v),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// jsonMerges lists the merges of a GGUF file, or makes them from its scores.
+func jsonMerges(t testing.TB, f *gguf.File, v *vocab) [][2]string {
+	t.Helper()
+	var out [][2]string
+	if list, err := f.Strings(keyMerges); err == nil {
+		for _, m := range list {
+			left, right, _ := cutMerge(m)
+			out = append(out, [2]string{left, right})
+		}
+		return out
+	}
+	scores, err := f.Floats(keyScores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]int, len(scores))
+	for i := range ids {
+		ids[i] = i
+	}
+	slices.SortStableFunc(ids, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	for _, id := range ids {
+		p := v.pieces[id]
+		for b := 1; b < len(p) && v.mergeable(int32(id)); b++ {
+			l, okLeft := v.index.find(p[:b])
+			r, okRight := v.index.find(p[b:])
+			if okLeft && okRight && v.mergeable(l) && v.mergeable(r) {
+				out = append(out, [2]string{p[:b], p[b:]})
+			}
+		}
+	}
+	return out
 }
 
 // compare encodes texts and compares with hashes.
