@@ -2,6 +2,8 @@
 //
 // [Dequantize] gives exactly the float32 numbers that gguf-py and torch see: each arithmetic operation of the format's definition is
 // done in float32 and rounded once. Explicit conversions keep the compiler from fusing a product with a sum on machines that could.
+// [Quantize] gives exactly the bytes that llama-quantize writes, for the formats that are simple to write. [FMA32] is the one operation
+// that kernels build sums of, the same bits on every machine.
 //
 // All functions are pure and may be called concurrently.
 //
@@ -12,6 +14,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/stoker-llm/stoker/internal/models/gguf"
 )
@@ -24,17 +27,17 @@ func Types() []gguf.Type {
 }
 
 // Supported reports whether t is one of Types.
-func Supported(t gguf.Type) bool { return decoder(t) != nil }
+func Supported(t gguf.Type) bool { return slices.Contains(Types(), t) }
 
-// decoder returns the function that decodes one block of t.
+// decoder returns the function that decodes one block of t, or any number of elements if a block is one element.
 func decoder(t gguf.Type) func(src []byte, dst []float32) {
 	switch t {
 	case gguf.F32:
-		return func(src []byte, dst []float32) { dst[0] = math.Float32frombits(binary.LittleEndian.Uint32(src)) }
+		return f32
 	case gguf.F16:
-		return func(src []byte, dst []float32) { dst[0] = half(src) }
+		return f16
 	case gguf.BF16:
-		return func(src []byte, dst []float32) { dst[0] = BF16ToF32(binary.LittleEndian.Uint16(src)) }
+		return bf16
 	case gguf.Q8_0:
 		return q8
 	case gguf.Q4_0:
@@ -61,11 +64,14 @@ func Dequantize(t gguf.Type, src []byte, dst []float32) error {
 	if f == nil {
 		return fmt.Errorf("format %s is not supported", t)
 	}
-	size, ok := t.RowBytes(int64(len(dst)))
-	if !ok || size != int64(len(src)) {
-		return fmt.Errorf("%d elements of %s in %d bytes, want %d", len(dst), t, len(src), size)
+	if err := checkSize(t, len(dst), len(src)); err != nil {
+		return err
 	}
 	n, b := int(t.BlockSize()), int(t.BlockBytes())
+	if n == 1 {
+		f(src, dst)
+		return nil
+	}
 	for len(dst) > 0 {
 		f(src[:b], dst[:n])
 		src, dst = src[b:], dst[n:]
@@ -73,7 +79,37 @@ func Dequantize(t gguf.Type, src []byte, dst []float32) error {
 	return nil
 }
 
+// checkSize checks that n elements of t are whole blocks, which take size bytes.
+func checkSize(t gguf.Type, n, size int) error {
+	want, ok := t.RowBytes(int64(n))
+	if !ok {
+		return fmt.Errorf("%d elements are not whole blocks of %s, which has %d in each", n, t, t.BlockSize())
+	}
+	if want != int64(size) {
+		return fmt.Errorf("%d elements of %s in %d bytes, want %d", n, t, size, want)
+	}
+	return nil
+}
+
 func half(b []byte) float32 { return F16ToF32(binary.LittleEndian.Uint16(b)) }
+
+func f32(src []byte, dst []float32) {
+	for i := range dst {
+		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+	}
+}
+
+func f16(src []byte, dst []float32) {
+	for i := range dst {
+		dst[i] = half(src[2*i:])
+	}
+}
+
+func bf16(src []byte, dst []float32) {
+	for i := range dst {
+		dst[i] = BF16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
+	}
+}
 
 func q8(src []byte, dst []float32) {
 	d := half(src)
@@ -124,7 +160,7 @@ func q4K(src []byte, dst []float32) {
 	d, dmin, q := half(src), half(src[2:]), src[16:]
 	for j := range 8 {
 		sc, mn := KScale(src[4:16], j)
-		s, m := d*float32(sc), dmin*float32(mn)
+		s, m := d*float32(sc), float32(dmin*float32(mn)) // rounded before it is subtracted
 		for i := range 32 {
 			x := q[j/2*32+i] >> (4 * (j % 2)) & 15
 			dst[32*j+i] = float32(s*float32(x)) - m
@@ -136,7 +172,7 @@ func q5K(src []byte, dst []float32) {
 	d, dmin, high, q := half(src), half(src[2:]), src[16:48], src[48:]
 	for j := range 8 {
 		sc, mn := KScale(src[4:16], j)
-		s, m := d*float32(sc), dmin*float32(mn)
+		s, m := d*float32(sc), float32(dmin*float32(mn)) // rounded before it is subtracted
 		for i := range 32 {
 			x := q[j/2*32+i]>>(4*(j%2))&15 | high[i]>>j&1<<4
 			dst[32*j+i] = float32(s*float32(x)) - m
