@@ -160,7 +160,7 @@ func q4K(src []byte, dst []float32) {
 	d, dmin, q := half(src), half(src[2:]), src[16:]
 	for j := range 8 {
 		sc, mn := KScale(src[4:16], j)
-		s, m := d*float32(sc), float32(dmin*float32(mn)) // rounded before it is subtracted
+		s, m := d*float32(sc), float32(dmin*float32(mn)) // both exact: 11 bits times 6
 		for i := range 32 {
 			x := q[j/2*32+i] >> (4 * (j % 2)) & 15
 			dst[32*j+i] = float32(s*float32(x)) - m
@@ -172,7 +172,7 @@ func q5K(src []byte, dst []float32) {
 	d, dmin, high, q := half(src), half(src[2:]), src[16:48], src[48:]
 	for j := range 8 {
 		sc, mn := KScale(src[4:16], j)
-		s, m := d*float32(sc), float32(dmin*float32(mn)) // rounded before it is subtracted
+		s, m := d*float32(sc), float32(dmin*float32(mn)) // both exact: 11 bits times 6
 		for i := range 32 {
 			x := q[j/2*32+i]>>(4*(j%2))&15 | high[i]>>j&1<<4
 			dst[32*j+i] = float32(s*float32(x)) - m
