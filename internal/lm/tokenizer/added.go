@@ -44,7 +44,7 @@ func newFinder(tokens []addedToken) (*finder, error) {
 	tokens = slices.DeleteFunc(slices.Clone(tokens), func(a addedToken) bool { return a.text == "" })
 	for _, a := range tokens {
 		if len(a.text) > maxAdded {
-			return nil, fmt.Errorf("token %d: a special or user-defined token of %d bytes; at most %d are read", a.id, len(a.text), maxAdded)
+			return nil, fmt.Errorf("token %d: a token to be found in text has %d bytes; at most %d are read", a.id, len(a.text), maxAdded)
 		}
 	}
 	slices.SortStableFunc(tokens, func(a, b addedToken) int { return compareBytes(a.text, b.text) })
@@ -188,5 +188,6 @@ func apart(s string, start, stop int) bool {
 // wordRune is \w of Unicode Technical Standard 18.
 func wordRune(r rune) bool {
 	const joiner, nonJoiner = '\u200d', '\u200c'
-	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic) || r == joiner || r == nonJoiner
+	return r == joiner || r == nonJoiner ||
+		unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic)
 }

@@ -40,7 +40,8 @@ func patterns() map[string]func() stage {
 const (
 	llama3Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	qwen2Pattern  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	qwen35Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	qwen35Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|` +
+		`\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
 	o200kPattern = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 		`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
@@ -96,7 +97,10 @@ func families() []family {
 		{names: []string{"tekken"}, split: []string{tekkenPattern}, whole: true, bos: true},
 		{names: []string{"gpt-2", "phi-2", "mellum", "exaone4", "gigachat", "a.x-4.0"}, split: []string{gpt2Pattern}},
 		{names: []string{"mpt", "olmo", "gpt-neox"}, split: []string{gpt2Pattern}, nfc: true},
-		{names: []string{"smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"}, split: []string{`\p{N}`, gpt2Pattern}},
+		{
+			names: []string{"smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"},
+			split: []string{`\p{N}`, gpt2Pattern},
+		},
 		{names: []string{"command-r"}, split: []string{`\p{N}`, gpt2Pattern}, nfc: true},
 		{names: []string{"falcon"}, split: []string{punctuationPattern, gpt2Pattern, `[0-9][0-9][0-9]`}},
 		{

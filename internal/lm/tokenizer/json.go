@@ -75,7 +75,8 @@ func (m *jsonModel) check() error {
 		return unsupported("model.dropout", "%v: tokens would be different each time", m.Dropout)
 	}
 	if m.Prefix != "" || m.Suffix != "" {
-		return unsupported("model", "continuing_subword_prefix %q and end_of_word_suffix %q; known are vocabularies without them", m.Prefix, m.Suffix)
+		return unsupported("model", "continuing_subword_prefix %q, end_of_word_suffix %q; known are vocabularies without them",
+			m.Prefix, m.Suffix)
 	}
 	return nil
 }

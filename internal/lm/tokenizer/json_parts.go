@@ -180,7 +180,8 @@ func (p *jsonPart) splitString(s *spec) error {
 	before, after := p.Behavior != "MergedWithPrevious", p.Behavior != "MergedWithNext"
 	known := !before || !after || p.Behavior == "Isolated"
 	if p.Pattern.String == "" || p.Invert || !known {
-		return unsupported("pre_tokenizer", "Split at %q with the behavior %q, invert %v; known are Isolated, MergedWithPrevious, MergedWithNext",
+		return unsupported("pre_tokenizer",
+			"Split at %q with the behavior %q, invert %v; known are Isolated, MergedWithPrevious, MergedWithNext",
 			p.Pattern.String, p.Behavior, p.Invert)
 	}
 	s.stages = append(s.stages, literalSplit(p.Pattern.String, before, after))
@@ -309,7 +310,8 @@ func (p *jsonPart) template(s *spec) error {
 		}
 	}
 	if text < 0 || text > 1 || len(p.Single) > text+2 {
-		return unsupported("post_processor", "a template of %d pieces; known is the text with at most one token on each side", len(p.Single))
+		return unsupported("post_processor", "a template of %d pieces; known is the text with at most one token on each side",
+			len(p.Single))
 	}
 	for i, piece := range p.Single {
 		if i == text {

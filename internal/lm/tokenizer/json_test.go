@@ -12,14 +12,21 @@ import (
 func tinyJSON(t testing.TB, change func(file map[string]any)) []byte {
 	t.Helper()
 	const text = `{
-		"added_tokens": [{"id": 6, "content": "<s>", "special": true}, {"id": 7, "content": "<|im_end|>", "special": true}, {"id": 8, "content": "<tool>"}],
+		"added_tokens": [
+			{"id": 6, "content": "<s>", "special": true}, {"id": 7, "content": "<|im_end|>", "special": true},
+			{"id": 8, "content": "<tool>"}
+		],
 		"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]},
 		"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
 		"post_processor": {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {
-			"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+			"type": "TemplateProcessing",
+			"single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
 			"special_tokens": {"<s>": {"id": "<s>", "ids": [6], "tokens": ["<s>"]}}}]},
 		"decoder": {"type": "ByteLevel"},
-		"model": {"type": "BPE", "unk_token": null, "vocab": {"a": 0, "b": 1, "ab": 2, "\u0120": 3, "\u0120ab": 4, "\"": 5}, "merges": ["a b", ["\u0120", "ab"]]}
+		"model": {
+			"type": "BPE", "unk_token": null, "vocab": {"a": 0, "b": 1, "ab": 2, "\u0120": 3, "\u0120ab": 4, "\"": 5},
+			"merges": ["a b", ["\u0120", "ab"]]
+		}
 	}`
 	var file map[string]any
 	if err := json.Unmarshal([]byte(text), &file); err != nil {
@@ -37,7 +44,7 @@ func tinyJSON(t testing.TB, change func(file map[string]any)) []byte {
 
 // TestTinyJSON looks at all that a tokenizer says of itself.
 func TestTinyJSON(t *testing.T) {
-	config := []byte(`{"bos_token": "<s>", "eos_token": {"__type": "AddedToken", "content": "<|im_end|>"}, "add_eos_token": true, "other": [1]}`)
+	config := []byte(`{"bos_token": "<s>", "eos_token": {"__type": "AddedToken", "content": "<|im_end|>"}, "add_eos_token": true, "x": 1}`)
 	tok, err := FromJSON(tinyJSON(t, nil), config)
 	if err != nil {
 		t.Fatal(err)
@@ -129,26 +136,66 @@ func TestHostileJSON(t *testing.T) {
 		{"unknown unknown", field(`"?"`, "model", "unk_token"), "model.unk_token", ErrInvalid, `"?"`},
 		{"added in place of another", field(`[{"id": 0, "content": "x"}]`, "added_tokens"), "added_tokens", ErrInvalid, "both token 0"},
 		{"added far off", field(`[{"id": 2000000000, "content": "x"}]`, "added_tokens"), "added_tokens", ErrInvalid, "2000000000"},
-		{"added twice", field(`[{"id": 7, "content": "<s>"}, {"id": 8, "content": "<s>"}]`, "added_tokens"), "model.vocab", ErrInvalid, "both"},
+		{
+			"added twice", field(`[{"id": 7, "content": "<s>"}, {"id": 8, "content": "<s>"}]`, "added_tokens"),
+			"model.vocab", ErrInvalid, "both",
+		},
 		{"added below nothing", field(`[{"id": -5, "content": "x"}]`, "added_tokens"), "added_tokens", ErrInvalid, "-5"},
 		{"normalizer", field(`{"type": "Lowercase"}`, "normalizer"), "normalizer", ErrUnsupported, `"Lowercase"`},
 		{"normalizer that is none", field(`7`, "normalizer"), "normalizer", ErrInvalid, ""},
-		{"replacement of a pattern", field(`{"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""}`, "normalizer"), "normalizer", ErrUnsupported, "a+"},
+		{
+			"replacement of a pattern", field(`{"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""}`, "normalizer"),
+			"normalizer", ErrUnsupported, "a+",
+		},
 		{"pre-tokenizer", field(`{"type": "Whitespace"}`, "pre_tokenizer"), "pre_tokenizer", ErrUnsupported, `"Whitespace"`},
-		{"pattern", field(`{"type": "Split", "pattern": {"Regex": "\\w+"}, "behavior": "Isolated"}`, "pre_tokenizer"), "pre_tokenizer", ErrUnsupported, `"\\w+"; known are those of`},
-		{"removed", field(`{"type": "Split", "pattern": {"String": "x"}, "behavior": "Removed"}`, "pre_tokenizer"), "pre_tokenizer", ErrUnsupported, "Removed"},
-		{"inverted", field(`{"type": "Split", "pattern": {"Regex": "\\p{N}"}, "behavior": "Removed", "invert": true}`, "pre_tokenizer"), "pre_tokenizer", ErrUnsupported, "invert true"},
-		{"punctuation", field(`{"type": "Punctuation", "behavior": "Isolated"}`, "pre_tokenizer"), "pre_tokenizer", ErrUnsupported, "Isolated"},
+		{
+			"pattern", field(`{"type": "Split", "pattern": {"Regex": "\\w+"}, "behavior": "Isolated"}`, "pre_tokenizer"),
+			"pre_tokenizer", ErrUnsupported, `"\\w+"; known are those of`,
+		},
+		{
+			"removed", field(`{"type": "Split", "pattern": {"String": "x"}, "behavior": "Removed"}`, "pre_tokenizer"),
+			"pre_tokenizer", ErrUnsupported, "Removed",
+		},
+		{
+			"inverted", field(`{"type": "Split", "pattern": {"Regex": "\\p{N}"}, "behavior": "Removed", "invert": true}`, "pre_tokenizer"),
+			"pre_tokenizer", ErrUnsupported, "invert true",
+		},
+		{
+			"punctuation", field(`{"type": "Punctuation", "behavior": "Isolated"}`, "pre_tokenizer"),
+			"pre_tokenizer", ErrUnsupported, "Isolated",
+		},
 		{"other marks", field(`{"type": "Metaspace", "replacement": "_"}`, "pre_tokenizer"), "pre_tokenizer", ErrUnsupported, `"_"`},
-		{"other scheme", field(`{"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "last"}`, "pre_tokenizer"), "pre_tokenizer", ErrUnsupported, `"last"`},
-		{"digits of byte letters", field(`{"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]}`, "pre_tokenizer"), "pre_tokenizer", ErrUnsupported, "after ByteLevel"},
-		{"many steps", field(`{"type": "Sequence", "pretokenizers": [`+strings.Repeat(`{"type": "Digits"},`, 8)+`{"type": "Digits"}]}`, "pre_tokenizer"), "pre_tokenizer", ErrUnsupported, "9 steps"},
+		{
+			"other scheme", field(`{"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "last"}`, "pre_tokenizer"),
+			"pre_tokenizer", ErrUnsupported, `"last"`,
+		},
+		{
+			"digits of byte letters",
+			field(`{"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]}`, "pre_tokenizer"),
+			"pre_tokenizer", ErrUnsupported, "after ByteLevel",
+		},
+		{
+			"many steps",
+			field(`{"type": "Sequence", "pretokenizers": [`+strings.Repeat(`{"type": "Digits"},`, 8)+
+				`{"type": "Digits"}]}`, "pre_tokenizer"),
+			"pre_tokenizer", ErrUnsupported, "9 steps",
+		},
 		{"decoder", field(`{"type": "CTC"}`, "decoder"), "decoder", ErrUnsupported, `"CTC"`},
 		{"stripping letters", field(`{"type": "Strip", "content": "a", "start": 1}`, "decoder"), "decoder", ErrUnsupported, `"a"`},
-		{"other replacement", field(`{"type": "Replace", "pattern": {"String": "_"}, "content": " "}`, "decoder"), "decoder", ErrUnsupported, `"_"`},
+		{
+			"other replacement", field(`{"type": "Replace", "pattern": {"String": "_"}, "content": " "}`, "decoder"),
+			"decoder", ErrUnsupported, `"_"`,
+		},
 		{"post-processor", field(`{"type": "BertProcessing"}`, "post_processor"), "post_processor", ErrUnsupported, "BertProcessing"},
-		{"empty template", field(`{"type": "TemplateProcessing", "single": []}`, "post_processor"), "post_processor", ErrUnsupported, "0 pieces"},
-		{"template of a stranger", field(`{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<x>"}}, {"Sequence": {"id": "A"}}]}`, "post_processor"), "post_processor", ErrInvalid, `"<x>"`},
+		{
+			"empty template", field(`{"type": "TemplateProcessing", "single": []}`, "post_processor"),
+			"post_processor", ErrUnsupported, "0 pieces",
+		},
+		{
+			"template of a stranger",
+			field(`{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<x>"}}, {"Sequence": {}}]}`, "post_processor"),
+			"post_processor", ErrInvalid, `"<x>"`,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := FromJSON(tinyJSON(t, c.change), nil)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/text/unicode/norm"
@@ -34,7 +35,31 @@ func llamaVocabs(t testing.TB) string {
 	return filepath.Join(realPath(t, "STOKER_TEST_LLAMA_SRC"), "models")
 }
 
+// built are the tokenizers of real vocabularies that tests have built so far, by path.
+var built sync.Map
+
+// load returns a tokenizer of a file, which the test may change.
 func load(t testing.TB, path string) *Tokenizer {
+	t.Helper()
+	if tok, ok := built.Load(path); ok {
+		return copyOf(tok.(*Tokenizer))
+	}
+	tok := build(t, path)
+	built.Store(path, tok)
+	return copyOf(tok)
+}
+
+// copyOf copies a tokenizer, but not its cache.
+func copyOf(t *Tokenizer) *Tokenizer {
+	c := &Tokenizer{
+		vocab: t.vocab, pairs: t.pairs, cache: newWordCache(), raw: t.raw, edited: t.edited, edits: t.edits, prep: t.prep, stages: t.stages,
+		symbols: t.symbols, whole: t.whole, strips: t.strips, bos: t.bos, eos: t.eos, addsBOS: t.addsBOS, addsEOS: t.addsEOS, ends: t.ends,
+	}
+	c.encoders.New = func() any { return &encoder{t: c} }
+	return c
+}
+
+func build(t testing.TB, path string) *Tokenizer {
 	t.Helper()
 	f, err := gguf.Open(path)
 	if err != nil {

@@ -241,8 +241,9 @@ func TestReferenceGGUF(t *testing.T) {
 	}
 }
 
-// TestReferenceJSON holds tokenizers from tokenizer.json to Hugging Face's. The files are too large to keep, so they are made from GGUF files,
-// as make_reference.py makes them. That takes long for large vocabularies: of most of them, only the way of a text is read from JSON.
+// TestReferenceJSON holds tokenizers from tokenizer.json to Hugging Face's. The files are too large to keep, so they are made from GGUF
+// files, as make_reference.py makes them. That takes long for large vocabularies: of most of them only the way of a text is read
+// from JSON.
 func TestReferenceJSON(t *testing.T) {
 	r := readReference(t)
 	texts := testStrings(t, r.Strings)
