@@ -117,7 +117,7 @@ func (s *Sampler) adjust(logits []float32) {
 				x *= r
 			}
 		}
-		logits[id] = float32(x - float64(n)*s.p.FrequencyPenalty - s.p.PresencePenalty)
+		logits[id] = float32(x - float64(float64(n)*s.p.FrequencyPenalty) - s.p.PresencePenalty) // converted, so that no machine fuses them
 	}
 	for _, id := range s.p.Ban {
 		if id >= 0 && int(id) < len(logits) {

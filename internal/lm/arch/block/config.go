@@ -232,7 +232,7 @@ func (s Scaling) llama3(inv float32) float32 {
 		return inv
 	}
 	smooth := (s.Original/wave - s.LowFreq) / (s.HighFreq - s.LowFreq)
-	return float32((1-smooth)*float64(inv)/s.Factor + smooth*float64(inv))
+	return float32(float64((1-smooth)*float64(inv)/s.Factor) + float64(smooth*float64(inv))) // converted, so that no machine fuses them
 }
 
 // Angles writes the cosine and sine of pos times each inverse frequency. The angle is rounded to float32 first, as torch does it;
