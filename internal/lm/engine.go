@@ -42,6 +42,9 @@ type Options struct {
 	// Window is the tokens that one request can use, 0 for what the model was trained for. Parallel is how many requests run at once, 0
 	// for 1.
 	Window, Parallel int
+	// PackDir, if not empty, keeps the packed weights in files there, so that the next start takes milliseconds. A file that cannot be
+	// written is passed over.
+	PackDir string
 	// Progress, if not nil, is called while weights are loaded, with bytes. It must not block.
 	Progress func(done, total int64)
 	// Plant changes what a gate wants to see caught. Nothing else sets it.
@@ -75,7 +78,7 @@ type Engine struct {
 	template *chattmpl.Template
 	pool     *pool.Pool
 	memory   *mem.Counter
-	loaded   *mem.Block
+	loaded   *cpu.Packed
 	cache    *kv.Cache
 	machine  *cpu.Machine
 
@@ -158,7 +161,7 @@ func (e *Engine) open(ctx context.Context, path string) error {
 		return err
 	}
 	e.pool = pool.New(e.o.Threads)
-	if e.loaded, err = cpu.Load(ctx, e.program, e.pool, e.memory, e.o.Progress); err != nil {
+	if e.loaded, err = cpu.Load(ctx, e.program, cpu.LoadOptions{Pool: e.pool, Memory: e.memory, CacheDir: e.o.PackDir, Progress: e.o.Progress}); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

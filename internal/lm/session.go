@@ -30,6 +30,8 @@ type task struct {
 	decoder *tokenizer.Decoder
 	out     writer
 	probs   []float32 // raw logits, kept when log probabilities are wanted
+	chosen  []int32   // the tokens written, kept for Greedy
+	keep    bool
 }
 
 // left is the prompt tokens still to read.
@@ -54,6 +56,14 @@ func (e *Engine) Generate(ctx context.Context, r *infer.Request) (*Stream, error
 	if err != nil {
 		return nil, err
 	}
+	if err := e.enqueue(t); err != nil {
+		return nil, err
+	}
+	return t.stream, nil
+}
+
+// enqueue puts a task in line.
+func (e *Engine) enqueue(t *task) error {
 	e.mu.Lock()
 	ended := e.ended
 	if !ended {
@@ -63,11 +73,11 @@ func (e *Engine) Generate(ctx context.Context, r *infer.Request) (*Stream, error
 	e.mu.Unlock()
 	if ended {
 		t.stream.cancel()
-		return nil, infer.Errorf(infer.ErrUnavailable, "", "the engine is stopping")
+		return infer.Errorf(infer.ErrUnavailable, "", "the engine is stopping")
 	}
 	context.AfterFunc(t.ctx, e.signal)
 	e.signal()
-	return t.stream, nil
+	return nil
 }
 
 func (e *Engine) task(ctx context.Context, r *infer.Request, tokens []int32) (*task, error) {
@@ -297,6 +307,9 @@ func (e *Engine) write(t *task) (d infer.Done, done bool) {
 	id := t.next
 	t.written++
 	t.sampler.Accept(id)
+	if t.keep {
+		t.chosen = append(t.chosen, id)
+	}
 	if e.ends[id] && !t.r.IgnoreEOS {
 		return e.close(t, infer.StopEnd, ""), true
 	}

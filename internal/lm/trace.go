@@ -2,6 +2,8 @@ package lm
 
 import (
 	"context"
+	"errors"
+	"io"
 
 	"github.com/stoker-llm/stoker/internal/infer"
 	"github.com/stoker-llm/stoker/internal/lm/cpu"
@@ -88,6 +90,32 @@ func (e *Engine) tracePiece(ctx context.Context, seq seqPages, tokens []int32, a
 		t.Logits(at+i, logits[i*e.cfg.Vocab:(i+1)*e.cfg.Vocab])
 	}
 	return nil
+}
+
+// Greedy continues tokens by the likeliest ones, up to n of them or the first that ends an answer, which is the last one then. It goes
+// the way of every request: through the batches and the KV cache.
+func (e *Engine) Greedy(ctx context.Context, tokens []int32, n int) ([]int32, error) {
+	zero := 0.0
+	r := &infer.Request{Kind: infer.Completion, MaxTokens: n, Sampling: infer.Sampling{Temperature: &zero}}
+	if err := e.fits(r, len(tokens)); err != nil {
+		return nil, err
+	}
+	t, err := e.task(ctx, r, tokens)
+	if err != nil {
+		return nil, err
+	}
+	t.keep = true
+	if err := e.enqueue(t); err != nil {
+		return nil, err
+	}
+	for {
+		switch _, err := t.stream.Next(ctx); {
+		case errors.Is(err, io.EOF):
+			return t.chosen, nil // the loop is done with t
+		case err != nil:
+			return nil, err
+		}
+	}
 }
 
 // seqPages is what a trace needs of a sequence.

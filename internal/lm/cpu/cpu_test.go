@@ -53,7 +53,7 @@ func load(t testing.TB, path string, mode kernel.Mode, set *kernel.Set, threads 
 		t.Fatal(err)
 	}
 	workers, memory := pool.New(threads), mem.NewCounter()
-	loaded, err := Load(t.Context(), p, workers, memory, nil)
+	loaded, err := Load(t.Context(), p, LoadOptions{Pool: workers, Memory: memory})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,4 +204,64 @@ func TestTaps(t *testing.T) {
 			t.Errorf("%s: %d rows, want %d", label, rows[label], want)
 		}
 	}
+}
+
+// TestPackCache loads twice with a cache: the second time from the file, with the same results. A file that is damaged or of another
+// model is not used.
+func TestPackCache(t *testing.T) {
+	dir := t.TempDir()
+	path := tinyModels(t)[0]
+	once := func(path string) (*Packed, []float32) {
+		t.Helper()
+		f, err := weights.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		p, err := f.Program(kernel.Exact)
+		if err != nil {
+			t.Fatal(err)
+		}
+		workers := pool.New(2)
+		defer workers.Close()
+		w, err := Load(t.Context(), p, LoadOptions{Pool: workers, CacheDir: dir})
+		if err != nil || w.CacheErr != nil {
+			t.Fatal(err, w.CacheErr)
+		}
+		defer w.Free()
+		c, err := kv.New(kv.Shape{Layers: p.Config.Layers, Heads: p.Config.KVHeads, HeadDim: p.Config.HeadDim}, 4, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Free()
+		m, err := New(p, Options{Set: kernel.Sets()[0], Pool: workers, KV: c, MaxRows: 8, MaxLogits: 1, MaxContext: 32})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Free()
+		return w, (&model{p, m, c}).logits(t, []int32{5, 6, 7}, []int{3}, 0)
+	}
+	first, want := once(path)
+	second, got := once(path)
+	if first.FromCache || !second.FromCache {
+		t.Errorf("from the cache: first %t, then %t", first.FromCache, second.FromCache)
+	}
+	same(t, "from the cache", got, want)
+	if other, _ := once(tinyModels(t)[1]); other.FromCache {
+		t.Error("another model's matrices were taken")
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.packed"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, f := range files {
+		if err := os.Truncate(f, 100000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, got := once(path)
+	if again.FromCache {
+		t.Error("a file that was cut off was taken")
+	}
+	same(t, "after a damage", got, want)
 }

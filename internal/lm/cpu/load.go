@@ -2,7 +2,9 @@ package cpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/stoker-llm/stoker/internal/lm/arch/block"
@@ -20,9 +22,20 @@ type piece struct {
 	lo, hi int // groups
 }
 
-// Load packs all matrices of a program into one block of memory, in parallel, and calls progress, if not nil, with the bytes done. The
-// block stays in use until the program is. If ctx ends, so does the load.
-func Load(ctx context.Context, prog *block.Program, threads *pool.Pool, memory *mem.Counter, progress func(done, total int64)) (*mem.Block, error) {
+// LoadOptions say how matrices are loaded.
+type LoadOptions struct {
+	Pool   *pool.Pool
+	Memory *mem.Counter
+	// CacheDir, if not empty, is a folder where the packed matrices are kept, to be mapped by the next start, which then takes
+	// milliseconds. A file there is as large as the packed model. Whoever can write into the folder decides what the model says.
+	CacheDir string
+	// Progress, if not nil, is called with the bytes done. It must not block.
+	Progress func(done, total int64)
+}
+
+// Load packs all matrices of a program into memory, in parallel, or maps them from the cache. They stay in use until the program is no
+// more. If ctx ends, so does the load.
+func Load(ctx context.Context, prog *block.Program, o LoadOptions) (*Packed, error) {
 	const align = 64
 	var total int64
 	offsets := make([]int64, len(prog.Matrices))
@@ -30,27 +43,33 @@ func Load(ctx context.Context, prog *block.Program, threads *pool.Pool, memory *
 		offsets[i] = total
 		total += (kernel.PackedBytes(m.Layout, m.Rows, m.Cols) + align - 1) &^ (align - 1)
 	}
-	loaded, err := mem.Alloc(total, "weights", memory)
+	tell := func(done, total int64) {
+		if o.Progress != nil {
+			o.Progress(done, total)
+		}
+	}
+	path, key := "", ""
+	if o.CacheDir != "" {
+		key = packKey(prog)
+		path = filepath.Join(o.CacheDir, key[:32]+".packed")
+		if m, err := openPacked(path, key, total); err == nil {
+			tell(total, total)
+			return &Packed{FromCache: true, free: func() { m.Close() }}, place(prog, offsets, m.Bytes()[packAlign:]) //nolint:errcheck // only read
+		}
+	}
+	loaded, err := mem.Alloc(total, "weights", o.Memory)
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(ctx, prog, offsets, loaded.Bytes(), threads, progress); err != nil {
+	if err := errors.Join(place(prog, offsets, loaded.Bytes()), pack(ctx, prog, total, o.Pool, tell)); err != nil {
 		loaded.Free()
 		return nil, err
 	}
-	return loaded, nil
-}
-
-// fill makes the matrices over their parts of all and packs them.
-func fill(ctx context.Context, prog *block.Program, offsets []int64, all []byte, threads *pool.Pool, progress func(done, total int64)) error {
-	var err error
-	for i, m := range prog.Matrices {
-		size := kernel.PackedBytes(m.Layout, m.Rows, m.Cols)
-		if m.W, err = kernel.NewMatrix(m.Layout, m.Rows, m.Cols, all[offsets[i]:offsets[i]+size]); err != nil {
-			return fmt.Errorf("matrix %s: %w", m.Name, err)
-		}
+	out := &Packed{free: loaded.Free}
+	if path != "" {
+		out.CacheErr = writePacked(path, key, loaded.Bytes())
 	}
-	return pack(ctx, prog, int64(len(all)), threads, progress)
+	return out, nil
 }
 
 // pack fills the matrices.
@@ -74,7 +93,7 @@ func pack(ctx context.Context, prog *block.Program, total int64, threads *pool.P
 				return
 			}
 			n := done.Add(kernel.PackedBytes(p.m.Layout, (p.hi-p.lo)*groupRows, p.m.Cols))
-			if worker == 0 && progress != nil {
+			if worker == 0 {
 				progress(min(n, total), total)
 			}
 		}
@@ -85,9 +104,7 @@ func pack(ctx context.Context, prog *block.Program, total int64, threads *pool.P
 	if err := failed.Load(); err != nil {
 		return *err
 	}
-	if progress != nil {
-		progress(total, total)
-	}
+	progress(total, total)
 	return nil
 }
 

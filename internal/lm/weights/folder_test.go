@@ -45,7 +45,7 @@ func logits(t *testing.T, path string) []float32 {
 	}
 	workers := pool.New(1)
 	defer workers.Close()
-	w, err := cpu.Load(t.Context(), p, workers, nil, nil)
+	w, err := cpu.Load(t.Context(), p, cpu.LoadOptions{Pool: workers})
 	if err != nil {
 		t.Fatal(err)
 	}
