@@ -42,7 +42,7 @@ func layers() []layer {
 		{"internal/auth", []string{"internal/infer"}, "keys and scopes need the error kinds only"},
 		{"internal/engine/scripted", []string{"internal/engine", "internal/infer"}, "an engine in memory is a driver without a process"},
 		{"internal/engine/enginetest", []string{"internal/engine", "internal/infer"}, "the conformance suite knows the cut and no engine"},
-		{"internal/engine/fake", []string{"internal/wire/..."}, "the scripted engine is a foreign program that speaks dialects"},
+		{"internal/engine/fake", []string{"internal/wire/...", "internal/infer"}, "the scripted engine is a foreign program that speaks dialects"},
 		driverLayer("internal/engine/llamacpp"),
 		driverLayer("internal/engine/mlx"),
 		driverLayer("internal/engine/remote"),

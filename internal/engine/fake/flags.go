@@ -107,6 +107,9 @@ var mlxFlags = [...]flag{
 
 // engineFlags reads the words behind --. done reports that the process has nothing more to do.
 func (p *process) engineFlags() (values map[string]string, code int, done bool) {
+	if p.opts.as == LM {
+		return p.lmFlags()
+	}
 	values = map[string]string{"--host": "127.0.0.1", "--port": "8080", "--parallel": "1", "--api-key": os.Getenv("LLAMA_API_KEY")}
 	table := llamaFlags[:]
 	if p.opts.as == MLX {

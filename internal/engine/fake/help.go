@@ -8,7 +8,7 @@ import (
 // Help is the text of `stoker engine fake --help`.
 func Help() string {
 	var b strings.Builder
-	b.WriteString(`Usage: stoker engine fake [--as llama-server|mlx-lm|squatter] [--script FILE] [-- ENGINE FLAGS]
+	b.WriteString(`Usage: stoker engine fake [--as llama-server|mlx-lm|lm|squatter] [--script FILE] [-- ENGINE FLAGS]
 
 Plays an inference engine without a model, well behaved or with faults on command, so that you can see what your client, agent or
 proxy does when an engine is slow, lies, or dies in the middle of an answer.
@@ -39,7 +39,8 @@ Keys:
 		fmt.Fprintf(&b, "  %-16s %s\n", k.Tag.Get("yaml"), k.Tag.Get("help"))
 	}
 	b.WriteString(`
---as mlx-lm plays mlx_lm.server instead, in HTTP/1.0 and with its own words. The squatter answers /health and nothing else: somebody else's server on the port one wanted. The engine flags behind -- are the
+--as mlx-lm plays mlx_lm.server instead, in HTTP/1.0 and with its own words. --as lm plays stoker's own engine in its child role, on a
+unix socket and in a dialect of its own. The squatter answers /health and nothing else: somebody else's server on the port one wanted. The engine flags behind -- are the
 played engine's own; -- --help lists those that are known, and an unknown one ends the process as it does there.
 `)
 	return b.String()

@@ -71,8 +71,8 @@ func (o *options) set(name, value string) error {
 		return err
 	}
 	switch o.as = Surface(value); o.as {
-	case LlamaServer, MLX, Squatter:
+	case LlamaServer, MLX, LM, Squatter:
 		return nil
 	}
-	return fmt.Errorf("--as: %q is none of %s, %s, %s", value, LlamaServer, MLX, Squatter)
+	return fmt.Errorf("--as: %q is none of %s, %s, %s, %s", value, LlamaServer, MLX, LM, Squatter)
 }

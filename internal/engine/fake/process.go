@@ -67,6 +67,10 @@ func (p *process) run() int {
 	}
 	l, err := p.listen(flags)
 	if err != nil {
+		if p.opts.as == LM {
+			fmt.Fprintln(p.stderr, err)
+			return 1
+		}
 		fmt.Fprintf(p.stderr, "E srv  llama_server: couldn't bind HTTP server socket, hostname: %s, port: %s: %v\n", flags["--host"], flags["--port"], err)
 		return 1
 	}
@@ -161,7 +165,7 @@ func (p *process) load(ctx context.Context, s *Server, at net.Addr, noisy chan<-
 		if sc.DieAt == "load" && far >= 0.5 {
 			break
 		}
-		if tenths := int(far * 10); tenths > said {
+		if tenths := int(far * 10); tenths > said && p.opts.as != LM { // that one's load is watched on its socket
 			said = tenths
 			fmt.Fprintf(p.stderr, "I srv    load_model: %d%%\n", said*10)
 		}
@@ -174,7 +178,7 @@ func (p *process) load(ctx context.Context, s *Server, at net.Addr, noisy chan<-
 	if sc.DieAt == "load" {
 		os.Exit(p.die(sc))
 	}
-	if p.opts.as != MLX {
+	if p.opts.as != MLX && p.opts.as != LM {
 		fmt.Fprintln(p.stderr, "I srv  llama_server: model loaded")
 		p.sayListening(at)
 	}

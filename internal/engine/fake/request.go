@@ -8,12 +8,15 @@ import (
 	"strings"
 )
 
+// message is one message of a chat.
+type message struct {
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+}
+
 // request is what the surfaces read of a body. One struct serves all routes.
 type request struct {
-	Messages []struct {
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content"`
-	} `json:"messages"`
+	Messages      []message       `json:"messages"`
 	Prompt        json.RawMessage `json:"prompt"`
 	Stream        bool            `json:"stream"`
 	StreamOptions *struct {

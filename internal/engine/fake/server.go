@@ -18,6 +18,8 @@ type Surface string
 const (
 	LlamaServer Surface = "llama-server"
 	MLX         Surface = "mlx-lm"
+	// LM is stoker's own engine in its child role.
+	LM Surface = "lm"
 	// Squatter is somebody else's server that answers /health on the port one wanted.
 	Squatter Surface = "squatter"
 )
@@ -69,6 +71,8 @@ func NewServer(c Config) *Server {
 	switch c.As {
 	case MLX:
 		s.mlxRoutes()
+	case LM:
+		s.lmRoutes()
 	case Squatter:
 		s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})

@@ -108,7 +108,10 @@ func (c Command) Args() []string {
 // IsChild reports whether args, without the program's own name, ask for the child's role.
 func IsChild(args []string) bool { return len(args) > 0 && args[0] == Role }
 
-// ParseCommand reads a command line that begins with Role. flag.ErrHelp means that help was asked for and written to help.
+// ErrHelp says that help was asked for, and written.
+var ErrHelp = flag.ErrHelp
+
+// ParseCommand reads a command line that begins with Role. What is wrong with it, or the help that was asked for, is written to help too.
 func ParseCommand(args []string, help io.Writer) (Command, error) {
 	var c Command
 	if !IsChild(args) {

@@ -40,9 +40,9 @@ type progress struct {
 }
 
 type done struct {
-	Reason     text  `json:"reason"`
-	StopString text  `json:"stop_string,omitempty"`
-	Usage      usage `json:"usage"`
+	Reason     text   `json:"reason"`
+	StopString text   `json:"stop_string,omitempty"`
+	Usage      *usage `json:"usage"`
 }
 
 type usage struct {
@@ -116,7 +116,8 @@ func AppendEvent(b []byte, ev infer.Event) ([]byte, error) {
 		p := progress(ev)
 		l = line{Kind: kindProgress, Progress: &p}
 	case infer.Done:
-		l = line{Kind: kindDone, Done: &done{Reason: text(ev.Reason), StopString: text(ev.StopString), Usage: usage(ev.Usage)}}
+		u := usage(ev.Usage)
+		l = line{Kind: kindDone, Done: &done{Reason: text(ev.Reason), StopString: text(ev.StopString), Usage: &u}}
 	default:
 		return b, fmt.Errorf("an event of type %T cannot be written", ev)
 	}
@@ -153,8 +154,8 @@ func decode(raw []byte) (infer.Event, error) {
 		return infer.ToolArgs{Index: l.Index, Text: string(l.Text)}, nil
 	case l.Kind == kindProgress && l.Progress != nil:
 		return infer.Progress(*l.Progress), nil
-	case l.Kind == kindDone && l.Done != nil:
-		return infer.Done{Reason: infer.StopReason(l.Done.Reason), StopString: string(l.Done.StopString), Usage: infer.Usage(l.Done.Usage)}, nil
+	case l.Kind == kindDone && l.Done != nil && l.Done.Reason != "" && l.Done.Usage != nil:
+		return infer.Done{Reason: infer.StopReason(l.Done.Reason), StopString: string(l.Done.StopString), Usage: infer.Usage(*l.Done.Usage)}, nil
 	case l.Kind == kindError && l.Error != nil:
 		return nil, l.Error.Infer()
 	}

@@ -149,7 +149,8 @@ func TestErrorsSurvive(t *testing.T) {
 func TestReaderRefuses(t *testing.T) {
 	for name, s := range map[string]string{
 		"no JSON": "hello\n", "an unknown kind": `{"kind":"song"}` + "\n", "no kind": "{}\n", "an empty line": "\n",
-		"done without content": `{"kind":"done"}` + "\n", "error without content": `{"kind":"error"}` + "\n",
+		"done without content": `{"kind":"done"}` + "\n", "done without counts": `{"kind":"done","done":{"reason":"end"}}` + "\n",
+		"done without a reason": `{"kind":"done","done":{"usage":{}}}` + "\n", "error without content": `{"kind":"error"}` + "\n",
 		"progress without content": `{"kind":"progress"}` + "\n", "text without content": `{"kind":"text"}` + "\n",
 		"a call without a name": `{"kind":"tool_start"}` + "\n", "an unknown field": `{"kind":"text","text":"a","colour":1}` + "\n",
 		"two values": `{"kind":"text","text":"a"}{}` + "\n", "broken base64": `{"kind":"text","text":"\u0000*"}` + "\n",
