@@ -16,6 +16,7 @@ var sleepers = map[string]string{
 	"internal/engine/fake":            "its scripts ask for pauses",
 	"internal/gateway/cancel_test.go": "polls the fleet's published status, which has no event",
 	"test/bench":                      "waits for another process, and spreads clients out",
+	"test/enginebench":                "waits for another process, and for a number of tokens",
 	"test/assets/internal/command":    "polls a process that is not its child",
 	"cmd/stoker/script_test.go":       "polls other processes",
 	"test/e2e":                        "polls other processes",

@@ -294,6 +294,6 @@ func (e *Engine) release() {
 		e.loaded.Free()
 	}
 	if e.file != nil {
-		e.file.Close() //nolint:errcheck // it was only read
+		e.file.Close() // it was only read
 	}
 }

@@ -137,7 +137,7 @@ func cold(ctx context.Context, name, path, body string, args []string) (Cold, er
 	c.First = time.Since(start)
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
 	if err != nil {
-		return c, nil //nolint:nilerr // not every system tells
+		return c, nil // not every system tells
 	}
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmRSS:" {

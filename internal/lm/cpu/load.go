@@ -54,7 +54,7 @@ func Load(ctx context.Context, prog *block.Program, o LoadOptions) (*Packed, err
 		path = filepath.Join(o.CacheDir, key[:32]+".packed")
 		if m, err := openPacked(path, key, total); err == nil {
 			tell(total, total)
-			return &Packed{FromCache: true, free: func() { m.Close() }}, place(prog, offsets, m.Bytes()[packAlign:]) //nolint:errcheck // only read
+			return &Packed{FromCache: true, free: func() { m.Close() }}, place(prog, offsets, m.Bytes()[packAlign:])
 		}
 	}
 	loaded, err := mem.Alloc(total, "weights", o.Memory)

@@ -175,7 +175,8 @@ func (s folderSource) Tensor(name string) (block.Tensor, bool, error) {
 	if err != nil {
 		return block.Tensor{}, false, err
 	}
-	rows, cols := int64(1), int64(1)
+	var cols int64
+	rows := int64(1) // a tensor with one dimension is a row
 	switch len(t.Shape) {
 	case 1:
 		cols = t.Shape[0]

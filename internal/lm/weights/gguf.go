@@ -46,7 +46,7 @@ func fromGGUF(g *gguf.File) (*File, error) {
 		Size: g.Size(), arch: a, src: ggufSource{g, a.Name == "llama"}, close: g.Close,
 		vocab: func() (*tokenizer.Tokenizer, error) { return tokenizer.FromGGUF(g) },
 	}
-	f.Template, _ = g.String("tokenizer.chat_template") //nolint:errcheck // without one the model cannot chat
+	f.Template, _ = g.String("tokenizer.chat_template") // without one the model cannot chat
 	f.Quantization = quantization(g)
 	f.Meta, err = ggufMeta(g, name)
 	return f, err
@@ -165,7 +165,8 @@ func (s ggufSource) Tensor(name string) (block.Tensor, bool, error) {
 	if !ok {
 		return block.Tensor{}, false, nil
 	}
-	rows, cols := int64(1), int64(1)
+	var cols int64
+	rows := int64(1) // a tensor with one dimension is a row
 	switch len(t.Dims) {
 	case 1:
 		cols = t.Dims[0]
