@@ -40,22 +40,19 @@ func (s *Set) Attend(a *Attention) {
 	out := rest[:n*d]
 
 	for i, q := range a.Q {
-		for k, v := range q[:d] {
-			queries[k*n+i] = v
-		}
+		copy(out[i*d:], q[:d])
 	}
+	s.side(n, queries, out, d, d)
 	clear(scores)
 	for p := range pages {
-		s.tile32(n, a.K[p][:d*pageLen], pageLen, &queries[0], d, scores[p*pageLen:], width, next(a.K, p))
+		s.tile32[n](&a.K[p][:d*pageLen][0], pageLen, &queries[0], d, &scores[p*pageLen], width, next(a.K, p))
 	}
 	var inv [TileQ]float32
 	for i := range n {
 		row := scores[i*width : (i+1)*width]
 		inv[i] = 1 / s.softmax(&row[0], width, max(0, a.From[i]-a.First), a.To[i]-a.First, a.Scale)
-		for p, v := range row {
-			probs[p*n+i] = v
-		}
 	}
+	s.side(n, probs, scores, width, width)
 	clear(out)
 	for p := range pages {
 		v := a.V[p][:d*pageLen]
@@ -63,17 +60,14 @@ func (s *Set) Attend(a *Attention) {
 		x := &probs[p*pageLen*n]
 		c := 0
 		for ; c+32 <= d; c += 32 {
-			s.tile32(n, v[c:], d, x, slots, out[c:], d, next(a.V, p))
+			s.tile32[n](&v[c], d, x, slots, &out[c], d, next(a.V, p))
 		}
 		if c < d {
-			s.tile[n](&v[c], d, x, slots, &out[c], d, next(a.V, p))
+			s.tile16[n](&v[c], d, x, slots, &out[c], d, next(a.V, p))
 		}
 	}
 	for i, o := range a.Out {
-		f := inv[i]
-		for k, v := range out[i*d : (i+1)*d] {
-			o[k] = v * f
-		}
+		s.scale(&o[:d][0], &out[i*d], d, inv[i])
 	}
 }
 

@@ -32,6 +32,7 @@ func Missing() map[string]string {
 // avx2 is the set for processors with AVX2, FMA and F16C: Intel from Haswell (2013), AMD from Zen (2017).
 func avx2() *Set {
 	s := &Set{name: "avx2", sumSquares: sumSquaresAVX2, silu: siluAVX2, gelu: geluAVX2, quantize: quantizeAVX2, read: readAVX2}
+	s.normalize, s.add, s.scale, s.rope = normalizeAVX2, addAVX2, scaleAVX2, ropeAVX2
 	s.softmax = func(x *float32, n, from, to int, scale float32) float32 {
 		row := floatsAt(x, n)
 		for i := range from {
@@ -60,17 +61,16 @@ func avx2() *Set {
 		layF32: unpackF32, layF16: unpackF16, layBF16: unpackBF16, lay8: unpack8, lay4: unpack4, lay5: unpack5,
 		layK4: unpackK4, layK5: unpackK5, layK6: unpackK6,
 	}
-	s.tile = [TileQ + 1]tileFunc{
-		nil, tile16x1, tile16x2, tile16x3, tile16x4, tile16x5, tile16x6,
-	}
-	s.wide = [TileQ + 1]tileFunc{nil, tile32x1, tile32x2, tile32x3}
+	s.tile16 = [TileQ + 1]tileFunc{nil, tile16x1, tile16x2, tile16x3, tile16x4, tile16x5, tile16x6}
+	s.tile32 = [TileQ + 1]tileFunc{nil, tile32x1, tile32x2, tile32x3, tile32x4, tile32x5, tile32x6}
+	s.interleave = [TileQ + 1]func(dst, src *float32, ld, n int){2: interleave2, interleave3, interleave4, interleave5, interleave6}
 	s.fast[fast8] = rowByRow(fast8AVX2)
 	s.fast[fast4] = rowByRow(fast4AVX2)
 	return s
 }
 
 // rowByRow makes a kernel for several rows from one for a single row.
-func rowByRow(f func(w *byte, a *int8, scales, sums *float32, blocks int, c *float32)) func(w *byte, a *int8, scales, sums *float32, blocks, m int, c *float32, ldc int) {
+func rowByRow(f func(w *byte, a *int8, scales, sums *float32, blocks int, c *float32)) fastFunc {
 	return func(w *byte, a *int8, scales, sums *float32, blocks, m int, c *float32, ldc int) {
 		for j := range m {
 			f(w, at(a, j*blocks*32), at(scales, j*blocks), at(sums, j*blocks), blocks, at(c, j*ldc))

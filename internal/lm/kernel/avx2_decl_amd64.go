@@ -193,35 +193,71 @@ func productK6x6(w *byte, x *float32, supers int, c *float32, ldc int, half int)
 // unpackK6 writes sub-blocks of layout K6 as float32, [column][32].
 func unpackK6(header *byte, sub *byte, subs int, dst *float32)
 
-// tile16x1 adds k products to 16 outputs of 1 rows, and fetches 16 bytes at next for each.
+// tile16x1 adds k products to 16 outputs of 1 rows, and fetches what lies at next.
 func tile16x1(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 
-// tile16x2 adds k products to 16 outputs of 2 rows, and fetches 16 bytes at next for each.
-func tile16x2(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
-
-// tile16x3 adds k products to 16 outputs of 3 rows, and fetches 16 bytes at next for each.
-func tile16x3(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
-
-// tile16x4 adds k products to 16 outputs of 4 rows, and fetches 16 bytes at next for each.
-func tile16x4(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
-
-// tile16x5 adds k products to 16 outputs of 5 rows, and fetches 16 bytes at next for each.
-func tile16x5(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
-
-// tile16x6 adds k products to 16 outputs of 6 rows, and fetches 16 bytes at next for each.
-func tile16x6(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
-
-// tile32x1 adds k products to 32 outputs of 1 rows, and fetches 16 bytes at next for each.
+// tile32x1 adds k products to 32 outputs of 1 rows, and fetches what lies at next.
 func tile32x1(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 
-// tile32x2 adds k products to 32 outputs of 2 rows, and fetches 16 bytes at next for each.
+// tile16x2 adds k products to 16 outputs of 2 rows, and fetches what lies at next.
+func tile16x2(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
+
+// tile32x2 adds k products to 32 outputs of 2 rows, and fetches what lies at next.
 func tile32x2(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 
-// tile32x3 adds k products to 32 outputs of 3 rows, and fetches 16 bytes at next for each.
+// tile16x3 adds k products to 16 outputs of 3 rows, and fetches what lies at next.
+func tile16x3(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
+
+// tile32x3 adds k products to 32 outputs of 3 rows, and fetches what lies at next.
 func tile32x3(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
+
+// tile16x4 adds k products to 16 outputs of 4 rows, and fetches what lies at next.
+func tile16x4(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
+
+// tile32x4 adds k products to 32 outputs of 4 rows, and fetches what lies at next.
+func tile32x4(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
+
+// tile16x5 adds k products to 16 outputs of 5 rows, and fetches what lies at next.
+func tile16x5(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
+
+// tile32x5 adds k products to 32 outputs of 5 rows, and fetches what lies at next.
+func tile32x5(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
+
+// tile16x6 adds k products to 16 outputs of 6 rows, and fetches what lies at next.
+func tile16x6(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
+
+// tile32x6 adds k products to 32 outputs of 6 rows, and fetches what lies at next.
+func tile32x6(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
+
+// interleave2 is dst[k*2+i] = src[i*ld+k] for k < n, n a multiple of 8.
+func interleave2(dst *float32, src *float32, ld int, n int)
+
+// interleave3 is dst[k*3+i] = src[i*ld+k] for k < n, n a multiple of 8.
+func interleave3(dst *float32, src *float32, ld int, n int)
+
+// interleave4 is dst[k*4+i] = src[i*ld+k] for k < n, n a multiple of 8.
+func interleave4(dst *float32, src *float32, ld int, n int)
+
+// interleave5 is dst[k*5+i] = src[i*ld+k] for k < n, n a multiple of 8.
+func interleave5(dst *float32, src *float32, ld int, n int)
+
+// interleave6 is dst[k*6+i] = src[i*ld+k] for k < n, n a multiple of 8.
+func interleave6(dst *float32, src *float32, ld int, n int)
 
 // sumSquaresAVX2 sums n squares, n a multiple of 16, in 16 lanes.
 func sumSquaresAVX2(x *float32, n int) float32
+
+// normalizeAVX2 is dst = (x * f) * w for n elements, n a multiple of 8.
+func normalizeAVX2(dst *float32, x *float32, w *float32, n int, f float32)
+
+// ropeAVX2 rotates the pairs (a, b) by n angles, n a multiple of 8.
+func ropeAVX2(a *float32, b *float32, cos *float32, sin *float32, n int)
+
+// addAVX2 is dst += src for n elements, n a multiple of 8.
+func addAVX2(dst *float32, src *float32, n int)
+
+// scaleAVX2 is dst = src * f for n elements, n a multiple of 8.
+func scaleAVX2(dst *float32, src *float32, n int, f float32)
 
 // siluAVX2 is dst = gate / (1 + exp(-z)) * up for n elements, n a multiple of 8.
 func siluAVX2(dst *float32, gate *float32, up *float32, n int)

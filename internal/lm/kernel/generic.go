@@ -11,6 +11,7 @@ import (
 // generic is the set in plain Go: the truth for the others, on every machine.
 func generic() *Set {
 	s := &Set{name: "generic", sumSquares: sumSquares, silu: siluMul, gelu: geluMul, softmax: softmaxRow, quantize: quantizeBlocks}
+	s.normalize, s.add, s.scale, s.rope = normalize, add, scale, rope
 	for l := range layouts {
 		if l.rounded() {
 			s.fast[l] = func(w *byte, a *int8, scales, sums *float32, blocks, m int, c *float32, ldc int) {
@@ -22,9 +23,9 @@ func generic() *Set {
 		s.gemv[l] = func(w *byte, x *float32, supers int, y *float32) { gemv(l, w, x, supers, y) }
 	}
 	for m := 1; m <= TileQ; m++ {
-		s.tile[m] = func(w *float32, ldw int, x *float32, k int, c *float32, ldc int, _ uintptr) {
-			tileGroup(m, w, ldw, x, k, c, ldc)
-		}
+		s.tile16[m] = tileOf(16, m)
+		s.tile32[m] = tileOf(32, m)
+		s.interleave[m] = func(dst, src *float32, ld, n int) { interleave(m, dst, src, ld, n) }
 	}
 	return s
 }
@@ -109,18 +110,30 @@ func gemv(l Layout, w *byte, x *float32, supers int, y *float32) {
 	}
 }
 
-func tileGroup(m int, w *float32, ldw int, x *float32, k int, c *float32, ldc int) {
-	if k == 0 {
-		return
-	}
-	ws, xs, cs := floatsAt(w, (k-1)*ldw+16), floatsAt(x, k*m), floatsAt(c, (m-1)*ldc+16)
-	for j := range m {
-		out := cs[j*ldc:][:16]
-		for p := range k {
-			v := xs[p*m+j]
-			for i, wt := range ws[p*ldw:][:16] {
-				out[i] = fma32(wt, v, out[i])
+// tileOf makes a tile of m rows and so many outputs.
+func tileOf(outputs, m int) tileFunc {
+	return func(w *float32, ldw int, x *float32, k int, c *float32, ldc int, _ uintptr) {
+		if k == 0 {
+			return
+		}
+		ws, xs, cs := floatsAt(w, (k-1)*ldw+outputs), floatsAt(x, k*m), floatsAt(c, (m-1)*ldc+outputs)
+		for j := range m {
+			out := cs[j*ldc:][:outputs]
+			for p := range k {
+				v := xs[p*m+j]
+				for i, wt := range ws[p*ldw:][:outputs] {
+					out[i] = fma32(wt, v, out[i])
+				}
 			}
+		}
+	}
+}
+
+func interleave(m int, dst, src *float32, ld, n int) {
+	d, x := floatsAt(dst, n*m), floatsAt(src, (m-1)*ld+n)
+	for i := range m {
+		for k, v := range x[i*ld:][:n] {
+			d[k*m+i] = v
 		}
 	}
 }

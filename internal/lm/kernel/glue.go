@@ -25,9 +25,13 @@ func sumSquares(x *float32, n int) float32 {
 func (s *Set) RMSNorm(dst, x, w []float32, eps float32) {
 	mean := s.sumSquares(&x[0], len(x)) / float32(len(x))
 	f := 1 / float32(math.Sqrt(float64(mean+eps)))
-	w, dst = w[:len(x)], dst[:len(x)]
-	for i, v := range x {
-		dst[i] = float32(v*f) * w[i]
+	s.normalize(&dst[:len(x)][0], &x[0], &w[:len(x)][0], len(x), f)
+}
+
+func normalize(dst, x, w *float32, n int, f float32) {
+	d, ws := floatsAt(dst, n), floatsAt(w, n)
+	for i, v := range floatsAt(x, n) {
+		d[i] = float32(v*f) * ws[i]
 	}
 }
 
@@ -35,12 +39,22 @@ func (s *Set) RMSNorm(dst, x, w []float32, eps float32) {
 // "RoFormer", 2021, with a pair's halves as far apart as in GPT-NeoX and Hugging Face's models).
 func (s *Set) Rope(x, cos, sin []float32) {
 	h := len(cos)
-	a, b := x[:h], x[h:2*h]
-	sin = sin[:h]
-	for i, c := range cos {
-		p, q := a[i], b[i]
-		a[i] = float32(p*c) - float32(q*sin[i])
-		b[i] = float32(q*c) + float32(p*sin[i])
+	a, b, sin := x[:h], x[h:2*h], sin[:h]
+	even := h &^ 7
+	if even > 0 {
+		s.rope(&a[0], &b[0], &cos[0], &sin[0], even)
+	}
+	if even < h {
+		rope(&a[even], &b[even], &cos[even], &sin[even], h-even)
+	}
+}
+
+func rope(a, b, cos, sin *float32, n int) {
+	as, bs, sins := floatsAt(a, n), floatsAt(b, n), floatsAt(sin, n)
+	for i, c := range floatsAt(cos, n) {
+		p, q := as[i], bs[i]
+		as[i] = float32(p*c) - float32(q*sins[i])
+		bs[i] = float32(q*c) + float32(p*sins[i])
 	}
 }
 
@@ -59,16 +73,38 @@ func (s *Set) GELUMul(dst, gate, up []float32) {
 
 // Add is dst += src.
 func (s *Set) Add(dst, src []float32) {
-	src = src[:len(dst)]
-	for i, v := range src {
-		dst[i] += v
+	n := len(dst)
+	even := n &^ 7
+	if even > 0 {
+		s.add(&dst[0], &src[:n][0], even)
+	}
+	if even < n {
+		add(&dst[even], &src[even:n][0], n-even)
+	}
+}
+
+func add(dst, src *float32, n int) {
+	d := floatsAt(dst, n)
+	for i, v := range floatsAt(src, n) {
+		d[i] += v
 	}
 }
 
 // Scale is dst *= f.
 func (s *Set) Scale(dst []float32, f float32) {
-	for i := range dst {
-		dst[i] *= f
+	even := len(dst) &^ 7
+	if even > 0 {
+		s.scale(&dst[0], &dst[0], even, f)
+	}
+	if even < len(dst) {
+		scale(&dst[even], &dst[even], len(dst)-even, f)
+	}
+}
+
+func scale(dst, src *float32, n int, f float32) {
+	d := floatsAt(dst, n)
+	for i, v := range floatsAt(src, n) {
+		d[i] = v * f
 	}
 }
 

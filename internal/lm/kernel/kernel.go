@@ -52,23 +52,30 @@ type Set struct {
 	// gemv multiplies one group with one row of activations: y[0:GroupRows].
 	gemv [layouts]func(w *byte, x *float32, supers int, y *float32)
 	// product adds to 16 outputs of m rows, for m = 2 to TileQ and half a group, with weights made in registers: c[j*ldc+i]. x lies as
-	// for tile. nil where a set has only unpack and tile.
+	// for tile32. nil where a set has only unpack and tile32.
 	product [layouts][TileQ + 1]productFunc
 	// unpack writes subs sub-blocks as float32 to dst, [column][GroupRows].
 	unpack [layouts]func(header, sub *byte, subs int, dst *float32)
-	// tile adds to 16 outputs of m rows, for m = 1 to TileQ: c[j*ldc+i] = fma(w[k*ldw+i], x[k*m+j], c[j*ldc+i]) over ascending k.
-	// Meanwhile it may fetch 16 bytes from next for each column: what will be read soon.
-	tile [TileQ + 1]tileFunc
-	// wide is tile for 32 outputs, where a set has it: with few rows it keeps more chains of fma going.
-	wide [TileQ + 1]tileFunc
+	// tile16 and tile32 add to so many outputs of m rows, for m = 1 to TileQ: c[j*ldc+i] = fma(w[k*ldw+i], x[k*m+j], c[j*ldc+i]) over
+	// ascending k. Meanwhile they may fetch what lies at next, 16 or 32 bytes for each column.
+	tile16, tile32 [TileQ + 1]tileFunc
 	// fast multiplies one group with m rows of rounded activations, for m = 1 to TileQ: adds to c[j*ldc+i].
-	fast [layouts]func(w *byte, a *int8, scales, sums *float32, blocks, m int, c *float32, ldc int)
+	fast [layouts]fastFunc
 	// read adds up n bytes, n a multiple of 512; nil where there is nothing better than Go.
 	read func(p *byte, n int) byte
 	// quantize rounds blocks of 32.
 	quantize func(x *float32, blocks int, q *int8, scale, sum *float32)
 
+	// interleave is dst[k*m+i] = src[i*ld+k] for m = 2 to TileQ rows and k < n, n a multiple of 8.
+	interleave [TileQ + 1]func(dst, src *float32, ld, n int)
+
+	// The following take n elements, n a multiple of 8, and sumSquares of 16.
 	sumSquares func(x *float32, n int) float32
+	// normalize is dst = x*f*w, add dst += src, scale dst = src*f. rope rotates pairs.
+	normalize func(dst, x, w *float32, n int, f float32)
+	add       func(dst, src *float32, n int)
+	scale     func(dst, src *float32, n int, f float32)
+	rope      func(a, b, cos, sin *float32, n int)
 	// gate is dst = g / (1 + exp(-z)) * up, with z = g for SiLU.
 	silu, gelu func(dst, gate, up *float32, n int)
 	// softmax turns n scores into exp(s*scale - max) in place, and returns their sum; n is a multiple of 16 and only from <= i < to
@@ -79,6 +86,7 @@ type Set struct {
 type (
 	tileFunc    func(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)
 	productFunc func(w *byte, x *float32, supers int, c *float32, ldc, half int)
+	fastFunc    func(w *byte, a *int8, scales, sums *float32, blocks, m int, c *float32, ldc int)
 )
 
 // Name is the set's name, such as "avx2".

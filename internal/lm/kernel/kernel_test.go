@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stoker-llm/stoker/internal/lm/tensor"
 	"github.com/stoker-llm/stoker/internal/models/gguf"
@@ -274,6 +278,59 @@ func TestGlue(t *testing.T) {
 				f(s, got)
 				f(g, want)
 				sameBits(t, fmt.Sprintf("%s of %d", name, n), got, want)
+			}
+		}
+	})
+}
+
+// TestOddLengths compares the functions that take any length with plain loops, where no vector fits in evenly.
+func TestOddLengths(t *testing.T) {
+	forSets(t, func(t *testing.T, s *Set) {
+		for n := 1; n < 40; n++ {
+			rng := rand.New(rand.NewPCG(uint64(n), 4))
+			x, y, z := floats(rng, 2*n), floats(rng, n), floats(rng, n)
+			sum, scaled, turned := floats(rng, n), slices.Clone(y), slices.Clone(x)
+			before := slices.Clone(sum)
+			s.Add(sum, y)
+			s.Scale(scaled, 1.7)
+			s.Rope(turned, y, z)
+			for i := range n {
+				p, q := x[i], x[i+n]
+				want := []float32{before[i] + y[i], y[i] * 1.7, float32(p*y[i]) - float32(q*z[i]), float32(q*y[i]) + float32(p*z[i])}
+				sameBits(t, fmt.Sprintf("element %d of %d", i, n), []float32{sum[i], scaled[i], turned[i], turned[i+n]}, want)
+			}
+		}
+	})
+}
+
+// TestInterleave writes rows side by side that end where the memory ends: a kernel that reads on would be killed by the system.
+func TestInterleave(t *testing.T) {
+	const page = 4096
+	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Munmap(b); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := unix.Mprotect(b[page:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	all := unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), page/4)
+	copy(all, floats(rand.New(rand.NewPCG(1, 5)), len(all)))
+	forSets(t, func(t *testing.T, s *Set) {
+		for m := 1; m <= TileQ; m++ {
+			for _, n := range []int{8, 16, 32, 96} {
+				ld := n + 3
+				src := all[len(all)-(m-1)*ld-n:]
+				got, want := make([]float32, m*n), make([]float32, m*n)
+				s.side(m, got, src, ld, n)
+				for i := range want {
+					want[i] = src[i%m*ld+i/m]
+				}
+				sameBits(t, fmt.Sprintf("%d rows of %d", m, n), got, want)
 			}
 		}
 	})

@@ -55,22 +55,17 @@ func (s *Set) Load(a *Acts, l Layout, x []float32, ldx, m, lo, hi int) {
 			}
 			continue
 		}
-		loadTile(a.float[from*a.cols:to*a.cols], x[from*ldx:], ldx, to-from, a.cols)
+		s.side(to-from, a.float[from*a.cols:to*a.cols], x[from*ldx:], ldx, a.cols)
 	}
 }
 
-// loadTile writes rows side by side.
-func loadTile(dst, x []float32, ldx, rows, cols int) {
-	if rows == 1 {
-		copy(dst, x[:cols])
+// side writes m rows of n numbers side by side: [n][m].
+func (s *Set) side(m int, dst, src []float32, ld, n int) {
+	if m == 1 {
+		copy(dst, src[:n])
 		return
 	}
-	for r := range rows {
-		d := dst[r:]
-		for k, v := range x[r*ldx : r*ldx+cols] {
-			d[k*rows] = v
-		}
-	}
+	s.interleave[m](&dst[:n*m][0], &src[:(m-1)*ld+n][0], ld, n)
 }
 
 // Scratch is what one thread needs to multiply.
@@ -145,7 +140,7 @@ func (s *Set) mulTiles(w *Matrix, group []byte, a *Acts, m int, c, weights []flo
 			from, to := tileRows(t, m)
 			rows := to - from
 			x := &a.float[from*a.cols+col*rows]
-			s.tile32(rows, weights, GroupRows, x, n, c[from*GroupRows:], GroupRows, next+uintptr(min(t, 3)*32*n))
+			s.tile32[rows](&weights[0], GroupRows, x, n, &c[from*GroupRows], GroupRows, next+uintptr(min(t, 3)*32*n))
 		}
 		col += n
 	}
@@ -167,16 +162,6 @@ func (s *Set) unpackCols(w *Matrix, group []byte, col, n int, dst []float32) {
 		s.unpack[w.layout](&super[0], &super[sh.header+at/sh.subCols*sh.sub], take/sh.subCols, &dst[done*GroupRows])
 		done += take
 	}
-}
-
-// tile32 is tile for 32 outputs.
-func (s *Set) tile32(m int, w []float32, ldw int, x *float32, k int, c []float32, ldc int, next uintptr) {
-	if f := s.wide[m]; f != nil {
-		f(&w[0], ldw, x, k, &c[0], ldc, next)
-		return
-	}
-	s.tile[m](&w[0], ldw, x, k, &c[0], ldc, next)
-	s.tile[m](&w[16], ldw, x, k, &c[16], ldc, next+uintptr(16*k))
 }
 
 // Read reads memory and does next to nothing with it: the limit that a product with one row can be compared with. It returns a sum,

@@ -43,6 +43,97 @@ func sumSquares() {
 	RET()
 }
 
+// normalize is dst = x * f * w.
+func normalize() {
+	TEXT("normalizeAVX2", 4, "func(dst *float32, x *float32, w *float32, n int, f float32)")
+	Doc("normalizeAVX2 is dst = (x * f) * w for n elements, n a multiple of 8.")
+	dst, x, w, n := Load(Param("dst"), GP64()), Load(Param("x"), GP64()), Load(Param("w"), GP64()), Load(Param("n"), GP64())
+	low, f := XMM(), YMM()
+	Load(Param("f"), low)
+	VBROADCASTSS(low, f)
+	Label("normalize")
+	v := YMM()
+	VMULPS(Mem{Base: x}, f, v)
+	VMULPS(Mem{Base: w}, v, v)
+	VMOVUPS(v, Mem{Base: dst})
+	advance(32, dst, x, w)
+	SUBQ(U8(8), n)
+	JNZ(LabelRef("normalize"))
+	VZEROUPPER()
+	RET()
+}
+
+// rope rotates pairs.
+func rope() {
+	TEXT("ropeAVX2", 4, "func(a *float32, b *float32, cos *float32, sin *float32, n int)")
+	Doc("ropeAVX2 rotates the pairs (a, b) by n angles, n a multiple of 8.")
+	a, b, n := Load(Param("a"), GP64()), Load(Param("b"), GP64()), Load(Param("n"), GP64())
+	cos, sin := Load(Param("cos"), GP64()), Load(Param("sin"), GP64())
+	Label("rope")
+	p, q, c, s := YMM(), YMM(), YMM(), YMM()
+	VMOVUPS(Mem{Base: a}, p)
+	VMOVUPS(Mem{Base: b}, q)
+	VMOVUPS(Mem{Base: cos}, c)
+	VMOVUPS(Mem{Base: sin}, s)
+	x, y := YMM(), YMM()
+	VMULPS(c, p, x)
+	VMULPS(s, q, y)
+	VSUBPS(y, x, x)
+	VMOVUPS(x, Mem{Base: a})
+	VMULPS(c, q, q)
+	VMULPS(s, p, p)
+	VADDPS(p, q, q)
+	VMOVUPS(q, Mem{Base: b})
+	advance(32, a, b, cos, sin)
+	SUBQ(U8(8), n)
+	JNZ(LabelRef("rope"))
+	VZEROUPPER()
+	RET()
+}
+
+// add is dst += src.
+func add() {
+	TEXT("addAVX2", 4, "func(dst *float32, src *float32, n int)")
+	Doc("addAVX2 is dst += src for n elements, n a multiple of 8.")
+	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
+	Label("add")
+	v := YMM()
+	VMOVUPS(Mem{Base: dst}, v)
+	VADDPS(Mem{Base: src}, v, v)
+	VMOVUPS(v, Mem{Base: dst})
+	advance(32, dst, src)
+	SUBQ(U8(8), n)
+	JNZ(LabelRef("add"))
+	VZEROUPPER()
+	RET()
+}
+
+// scale is dst = src * f.
+func scale() {
+	TEXT("scaleAVX2", 4, "func(dst *float32, src *float32, n int, f float32)")
+	Doc("scaleAVX2 is dst = src * f for n elements, n a multiple of 8.")
+	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
+	low, f := XMM(), YMM()
+	Load(Param("f"), low)
+	VBROADCASTSS(low, f)
+	Label("scale")
+	v := YMM()
+	VMULPS(Mem{Base: src}, f, v)
+	VMOVUPS(v, Mem{Base: dst})
+	advance(32, dst, src)
+	SUBQ(U8(8), n)
+	JNZ(LabelRef("scale"))
+	VZEROUPPER()
+	RET()
+}
+
+// advance moves pointers by n bytes.
+func advance(n int, pointers ...reg.Register) {
+	for _, p := range pointers {
+		ADDQ(U8(n), p)
+	}
+}
+
 // exp replaces x by e to the power of x: the same operations as Exp in Go.
 func exp(x reg.VecVirtual) reg.VecVirtual {
 	tiny, n, r, p := YMM(), YMM(), YMM(), YMM()
@@ -92,9 +183,7 @@ func gate(kind string) {
 	VDIVPS(e, v, v)
 	VMULPS(Mem{Base: up}, v, v)
 	VMOVUPS(v, Mem{Base: dst})
-	ADDQ(U8(32), dst)
-	ADDQ(U8(32), g)
-	ADDQ(U8(32), up)
+	advance(32, dst, g, up)
 	SUBQ(U8(8), n)
 	JNZ(LabelRef(kind))
 	VZEROUPPER()

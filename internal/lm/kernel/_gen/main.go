@@ -22,12 +22,17 @@ func main() {
 		unpack(l)
 	}
 	for m := 1; m <= 6; m++ {
-		tile(m, 2)
+		tile(m, 16, 2)
+		tile(m, 32, wide(m))
 	}
-	for m := 1; m <= 3; m++ {
-		tile(m, 4)
+	for m := 2; m <= 6; m++ {
+		interleave(m)
 	}
 	sumSquares()
+	normalize()
+	rope()
+	add()
+	scale()
 	gate("silu")
 	gate("gelu")
 	softmax()
@@ -37,6 +42,14 @@ func main() {
 	read()
 	cpuid()
 	Generate()
+}
+
+// wide is how many vectors of outputs tiles of m rows keep in registers, for 32 outputs: with few rows more, for more chains of fma.
+func wide(m int) int {
+	if m <= 3 {
+		return 4
+	}
+	return 2
 }
 
 func ymms(n int) []reg.VecVirtual {

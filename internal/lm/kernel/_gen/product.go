@@ -132,8 +132,10 @@ func product(l layout, m int) {
 		SHLQ(U8(5), half)
 		ADDQ(half, h)
 	}
-	acc := loadRows(m, 2)
-	frame := l.frame(2, place{scales: l.perLine == 2 || m > 4, minima: m > 4})
+	at, ldc := Load(Param("c"), GP64()), Load(Param("ldc"), GP64())
+	SHLQ(U8(2), ldc)
+	acc := loadRows(at, ldc, m, 2)
+	frame := l.frame(2, place{scales: l.perLine == 2 || m > 4, minima: m > 5})
 	var s scales
 	w.run(func() { s = l.load(w.h, w.b, frame) }, func() {
 		for at := 0; at < unroll*l.line; at += 128 {
@@ -148,7 +150,9 @@ func product(l layout, m int) {
 		}
 		ADDQ(U32(unroll*l.perLine*4*m), x)
 	})
-	storeRows(acc)
+	at, ldc = Load(Param("c"), GP64()), Load(Param("ldc"), GP64())
+	SHLQ(U8(2), ldc)
+	storeRows(at, ldc, acc)
 	VZEROUPPER()
 	RET()
 }
@@ -172,10 +176,8 @@ func rank1(acc [][]reg.VecVirtual, w []reg.VecVirtual, x reg.Register, at int) {
 	}
 }
 
-// loadRows reads vecs*8 outputs of m rows from the parameters c and ldc.
-func loadRows(m, vecs int) [][]reg.VecVirtual {
-	at, ldc := Load(Param("c"), GP64()), Load(Param("ldc"), GP64())
-	SHLQ(U8(2), ldc)
+// loadRows reads vecs*8 outputs of m rows, ld bytes apart. It moves at.
+func loadRows(at, ld reg.Register, m, vecs int) [][]reg.VecVirtual {
 	acc := make([][]reg.VecVirtual, m)
 	for j := range acc {
 		acc[j] = ymms(vecs)
@@ -183,22 +185,20 @@ func loadRows(m, vecs int) [][]reg.VecVirtual {
 			VMOVUPS(Mem{Base: at, Disp: 32 * i}, a)
 		}
 		if j < m-1 {
-			ADDQ(ldc, at)
+			ADDQ(ld, at)
 		}
 	}
 	return acc
 }
 
 // storeRows writes what loadRows read.
-func storeRows(acc [][]reg.VecVirtual) {
-	at, ldc := Load(Param("c"), GP64()), Load(Param("ldc"), GP64())
-	SHLQ(U8(2), ldc)
+func storeRows(at, ld reg.Register, acc [][]reg.VecVirtual) {
 	for j := range acc {
 		for i, a := range acc[j] {
 			VMOVUPS(a, Mem{Base: at, Disp: 32 * i})
 		}
 		if j < len(acc)-1 {
-			ADDQ(ldc, at)
+			ADDQ(ld, at)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func unpack(l layout) {
 	TEXT(name, 4 /* NOSPLIT */, "func(header *byte, sub *byte, subs int, dst *float32)")
 	Doc(fmt.Sprintf("%s writes sub-blocks of layout %s as float32, [column][32].", name, l.name))
 	h, b, n, dst := Load(Param("header"), GP64()), Load(Param("sub"), GP64()), Load(Param("subs"), GP64()), Load(Param("dst"), GP64())
-	frame := l.frame(4, place{})
+	frame := l.frame(4, place{mask: true})
 	count, p := GP64(), GP64()
 	Label(name + "_sub")
 	s := l.load(h, b, frame)
@@ -243,15 +243,29 @@ func unpack(l layout) {
 	RET()
 }
 
-// tile adds to vecs*8 outputs of m rows: c[j][i] = fma(w[k][i], x[k][j], c[j][i]).
-func tile(m, vecs int) {
-	name := fmt.Sprintf("tile%dx%d", vecs*8, m)
+// tile adds to outputs of m rows, 16 or 32 in all: c[j][i] = fma(w[k][i], x[k][j], c[j][i]). It keeps vecs*8 of them in registers at
+// a time, and passes over w as often as that takes.
+func tile(m, outputs, vecs int) {
+	name := fmt.Sprintf("tile%dx%d", outputs, m)
 	TEXT(name, 4 /* NOSPLIT */, "func(w *float32, ldw int, x *float32, k int, c *float32, ldc int, next uintptr)")
-	Doc(fmt.Sprintf("%s adds k products to %d outputs of %d rows, and fetches 16 bytes at next for each.", name, vecs*8, m))
-	w, ldw, x, k := Load(Param("w"), GP64()), Load(Param("ldw"), GP64()), Load(Param("x"), GP64()), Load(Param("k"), GP64())
-	next := Load(Param("next"), GP64())
+	Doc(fmt.Sprintf("%s adds k products to %d outputs of %d rows, and fetches what lies at next.", name, outputs, m))
+	ldw, next, pass := Load(Param("ldw"), GP64()), Load(Param("next"), GP64()), GP64()
 	SHLQ(U8(2), ldw)
-	acc := loadRows(m, vecs)
+	again := outputs > 8*vecs
+	if again {
+		XORQ(pass, pass)
+		Label(name + "_pass")
+	}
+	w, x, k := Load(Param("w"), GP64()), Load(Param("x"), GP64()), Load(Param("k"), GP64())
+	at, ldc := Load(Param("c"), GP64()), Load(Param("ldc"), GP64())
+	SHLQ(U8(2), ldc)
+	if again {
+		ADDQ(pass, w)
+		ADDQ(pass, at)
+	}
+	c := GP64()
+	MOVQ(at, c)
+	acc := loadRows(at, ldc, m, vecs)
 	const u = 4
 	CMPQ(k, U8(u))
 	JL(LabelRef(name + "_rest"))
@@ -276,7 +290,12 @@ func tile(m, vecs int) {
 	SUBQ(U8(1), k)
 	JNZ(LabelRef(name + "_one"))
 	Label(name + "_store")
-	storeRows(acc)
+	storeRows(c, ldc, acc)
+	if again {
+		ADDQ(U32(32*vecs), pass)
+		CMPQ(pass, U32(4*outputs))
+		JL(LabelRef(name + "_pass"))
+	}
 	VZEROUPPER()
 	RET()
 }

@@ -39,11 +39,15 @@ func (l layout) minima() bool { return l.kind == "affine" || l.kind == "k" }
 func (l layout) perSub() bool { return l.kind == "k" || l.kind == "k6" }
 
 // scales are the scales and minima of some octets of rows during a sub-block, in registers or, where those are needed for other
-// things, on the stack. high is the scale of weights that come as 16 times their value: a sixteenth of d, which is exact.
-type scales struct{ d, high, m []Op }
+// things, on the stack. high is the scale of weights that come as 16 times their value: a sixteenth of d, which is exact. mask is
+// the lower half of a byte in each dword.
+type scales struct {
+	d, high, m []Op
+	mask       Op
+}
 
-// place says what of the scales lies on the stack.
-type place struct{ scales, minima bool }
+// place says what of the scales lies on the stack, and whether the mask lies in memory.
+type place struct{ scales, minima, mask bool }
 
 // frame takes room on the stack for the scales of that many octets, where place wants it. The rest will be in registers.
 func (l layout) frame(octets int, at place) scales {
@@ -64,6 +68,14 @@ func (l layout) frame(octets int, at place) scales {
 	list(&s.d, scaled, at.scales)
 	list(&s.high, l.perLine == 2, at.scales)
 	list(&s.m, l.minima(), at.minima)
+	if l.perLine == 2 {
+		s.mask = dwords("lowNibble", 0x0f)
+		if !at.mask {
+			r := YMM()
+			VMOVUPS(s.mask, r)
+			s.mask = r
+		}
+	}
 	if len(slots) == 0 {
 		return s
 	}
@@ -79,7 +91,7 @@ func (l layout) frame(octets int, at place) scales {
 
 // load reads the scales of a sub-block. h points to the header, b to the sub-block. Slots of the frame that are nil are registers.
 func (l layout) load(h, b reg.Register, frame scales) scales {
-	s := scales{make([]Op, len(frame.d)), make([]Op, len(frame.high)), make([]Op, len(frame.m))}
+	s := scales{make([]Op, len(frame.d)), make([]Op, len(frame.high)), make([]Op, len(frame.m)), frame.mask}
 	put := func(r reg.VecVirtual, slot Op) Op {
 		if slot == nil {
 			return r
@@ -154,14 +166,14 @@ func (l layout) weights(s scales, p reg.Register, disp int, octets []int, from, 
 	return [][]reg.VecVirtual{raw}
 }
 
-// nibbles makes weights from the halves of bytes. The upper half is taken where it is, as 16 times the value.
+// nibbles makes weights from the halves of bytes. If both are wanted, the upper one is taken where it is, as 16 times the value.
 func (l layout) nibbles(s scales, raw []reg.VecVirtual, octets []int, from, to int) [][]reg.VecVirtual {
 	var out [][]reg.VecVirtual
 	switch {
 	case from == 0 && to == 2:
 		low := ymms(len(octets))
 		for i, r := range raw {
-			VPAND(dwords("lowNibble", 0x0f), r, low[i])
+			VPAND(s.mask, r, low[i])
 		}
 		for i, r := range raw {
 			VPSUBD(low[i], r, r)
@@ -169,12 +181,12 @@ func (l layout) nibbles(s scales, raw []reg.VecVirtual, octets []int, from, to i
 		out = [][]reg.VecVirtual{low, raw}
 	case from == 0:
 		for _, r := range raw {
-			VPAND(dwords("lowNibble", 0x0f), r, r)
+			VPAND(s.mask, r, r)
 		}
 		out = [][]reg.VecVirtual{raw}
 	default:
 		for _, r := range raw {
-			VPAND(dwords("highNibble", 0xf0), r, r)
+			VPSRLD(U8(4), r, r)
 		}
 		out = [][]reg.VecVirtual{raw}
 	}
@@ -183,7 +195,7 @@ func (l layout) nibbles(s scales, raw []reg.VecVirtual, octets []int, from, to i
 	}
 	for i, o := range out {
 		d := s.d
-		if from+i == 1 {
+		if i == 1 {
 			d = s.high
 		}
 		l.affine(d, s.m, o, octets)
