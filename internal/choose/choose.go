@@ -26,8 +26,12 @@ type Want struct {
 	Engine string
 	// Window is the requested window in tokens, 0 for what fits. Parallel is how many requests run at once.
 	Window, Parallel int
-	// Order says why the drivers come in the order they do, in a sentence.
-	Order string
+}
+
+// Ranked is a driver in the order of preference. Why says, as a clause, why it stands where it does on this machine.
+type Ranked struct {
+	Driver engine.Driver
+	Why    string
 }
 
 // Memory is what this machine can give.
@@ -78,25 +82,25 @@ func (e *NoEngineError) Error() string {
 
 // Choose looks at the drivers in their order, which is that of preference, and chooses the first that can serve what is wanted.
 // The error is a *NoEngineError when none can; the Choice is whole in both cases.
-func Choose(ctx context.Context, drivers []engine.Driver, w Want, m Memory) (*Choice, error) {
+func Choose(ctx context.Context, drivers []Ranked, w Want, m Memory) (*Choice, error) {
 	c := &Choice{Model: w.Model.Name, Path: w.Model.Path, Format: w.Model.Format}
-	taken := false
+	taken := ""
 	for _, d := range drivers {
-		cand := look(ctx, d, w, m)
+		cand := look(ctx, d.Driver, w, m)
 		switch {
 		case cand.Lacks != "":
-		case taken:
-			cand.Reason = "could serve it too, but comes later in the order of preference"
+		case taken != "":
+			cand.Reason = "could serve it too, but comes behind " + taken + ": " + d.Why
 		default:
-			taken, cand.Chosen = true, true
-			cand.Reason = reason(&cand, w, len(drivers))
+			taken, cand.Chosen = cand.Engine, true
+			cand.Reason = reason(&cand, w, d.Why)
 		}
 		c.Candidates = append(c.Candidates, cand)
 	}
 	if err := ctx.Err(); err != nil {
 		return c, err
 	}
-	if !taken {
+	if taken == "" {
 		return c, &NoEngineError{c}
 	}
 	return c, nil
@@ -138,16 +142,12 @@ func input(d engine.Demand, w Want, m Memory) plan.Input {
 
 func amount(b engine.Bytes) plan.Bytes { return plan.Bytes{N: b.N, Origin: plan.Origin(b.Origin)} }
 
-func reason(c *Candidate, w Want, drivers int) string {
+func reason(c *Candidate, w Want, why string) string {
 	loads := fmt.Sprintf("it loads %s files of architecture %s", w.Model.Format, c.Demand.Architecture)
-	switch {
-	case w.Engine != Auto:
+	if w.Engine != Auto {
 		return "asked for by name, and " + loads
-	case drivers == 1:
-		return loads + ", and is the only engine this version of stoker has"
-	default:
-		return loads + ", and comes first: " + w.Order
 	}
+	return loads + ", and is the first that can serve it here: " + why
 }
 
 // Chosen returns the chosen candidate, or nil.
@@ -190,7 +190,7 @@ func (c *Candidate) write(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "  %s: %s\n", c.Engine, verdict)
 	if f := c.Fingerprint; f.Found {
-		fmt.Fprintf(b, "    binary    %s (%s, found by %s)\n", f.Path, f.Version, f.Origin)
+		fmt.Fprintf(b, "    binary    %s (%s, found by %s)\n", f.Path, version(f), f.Origin)
 	} else if f.Remedy != "" {
 		fmt.Fprintf(b, "    to get it %s\n", f.Remedy)
 	}
@@ -211,6 +211,14 @@ func (c *Candidate) writePlan(b *strings.Builder, p *plan.Result) {
 	fmt.Fprintf(b, "      weights   %s\n", bytes(p.Weights))
 	fmt.Fprintf(b, "      KV cache  %s for %d request(s) at once, %d bytes per token\n", bytes(p.KV), p.Parallel, c.Demand.KVPerToken.N)
 	fmt.Fprintf(b, "      overhead  %s\n", bytes(p.Overhead))
+}
+
+// version is the engine's own words for what it is: a version, and a build if it has one.
+func version(f engine.Fingerprint) string {
+	if f.Build == "" {
+		return f.Version
+	}
+	return f.Version + ", " + f.Build
 }
 
 func yes(b bool) string {

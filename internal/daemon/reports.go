@@ -31,10 +31,8 @@ func (h Host) Explain(ctx context.Context, c *config.Config, word string) (*choo
 	if err != nil {
 		return nil, err
 	}
-	drivers, order := h.drivers(ctx, c, slog.New(slog.DiscardHandler))
-	w := want(picked[0], art)
-	w.Order = order
-	return choose.Choose(ctx, drivers, w, memory)
+	ranked := h.engines(c, slog.New(slog.DiscardHandler)).ranked(ctx, c, picked[0])
+	return choose.Choose(ctx, ranked, want(picked[0], art), memory)
 }
 
 // DoctorReport is what there is on this machine to serve models with.
@@ -56,8 +54,7 @@ func (h Host) Doctor(ctx context.Context, c *config.Config) (*DoctorReport, erro
 		Build: buildinfo.Get(), Machine: machine, Config: c.File,
 		Folders: map[string]string{"state": c.StateDir, "models": c.ModelDir(), "run": c.RunDir, "cache": c.CacheDir},
 	}
-	drivers, _ := h.drivers(ctx, c, slog.New(slog.DiscardHandler))
-	for _, d := range drivers {
+	for _, d := range h.engines(c, slog.New(slog.DiscardHandler)).all() {
 		r.Engines = append(r.Engines, d.Fingerprint(ctx))
 	}
 	return r, nil

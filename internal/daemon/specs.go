@@ -26,7 +26,7 @@ func (h Host) specs(ctx context.Context, c *config.Config, words []string, log *
 	if err != nil {
 		return nil, err
 	}
-	drivers, order := h.drivers(ctx, c, log)
+	engines := h.engines(c, log)
 	var specs []fleet.ModelSpec
 	var errs []error
 	for _, m := range picked {
@@ -35,9 +35,7 @@ func (h Host) specs(ctx context.Context, c *config.Config, words []string, log *
 			errs = append(errs, err)
 			continue
 		}
-		w := want(m, art)
-		w.Order = order
-		choice, err := choose.Choose(ctx, drivers, w, memory)
+		choice, err := choose.Choose(ctx, engines.ranked(ctx, c, m), want(m, art), memory)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -97,8 +95,6 @@ func spec(c *config.Config, m config.Model, a models.Artifact, chosen *choose.Ca
 	if strings.Contains(a.ID, "/") && a.ID != a.Name {
 		s.Repo = a.ID
 	}
-	for _, o := range c.EngineArgs(chosen.Engine, m) {
-		s.Start.Options = append(s.Start.Options, engine.Option{Key: o.Key, Value: o.Value})
-	}
+	s.Start.Options = options(c, chosen.Engine, m)
 	return s
 }

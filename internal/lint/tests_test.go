@@ -25,7 +25,7 @@ var sleepers = map[string]string{
 
 // parsers are the packages that read foreign bytes. Each has a fuzz target.
 var parsers = []string{
-	"internal/client", "internal/config", "internal/wire/sse", "internal/wire/rawjson", "internal/wire/openai", "internal/wire/anthropic", "internal/wire/ollama",
+	"internal/client", "internal/config", "internal/wire/sse", "internal/wire/rawjson", "internal/wire/openai", "internal/wire/anthropic", "internal/wire/ollama", "internal/wire/native",
 	"internal/models", "internal/models/gguf", "internal/models/safetensors", "internal/hw", "internal/engine/llamacpp", "internal/engine/fake", "internal/parse",
 	"internal/lm/tokenizer", "internal/lm/chattmpl",
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ type Options struct {
 	// Mode, Kernel and Threads are the settings that hold unless an option says otherwise; empty and 0 leave them to the engine.
 	Mode, Kernel string
 	Threads      int
+	// PackDir is the folder for packed weights, for those who ask for it with pack-cache=on.
+	PackDir string
 	// Measure reads what a model needs in a mode, from its header. Errors are *infer.Error.
 	Measure func(path, mode string) (engine.Demand, error)
 	// Kernels returns the sets of kernels that this machine runs, best first, and those it cannot run, with the reasons.
@@ -100,5 +103,13 @@ func (d *Driver) Demand(_ context.Context, m engine.Model) (engine.Demand, error
 		return engine.Demand{}, infer.Errorf(infer.ErrUnsupported, "model",
 			"%s is a %s model; the embedded engine reads GGUF files and Hugging Face folders with safetensors", m.Name, m.Format)
 	}
-	return d.o.Measure(m.Path, d.set.mode)
+	return d.o.Measure(pathOf(m), d.set.mode)
+}
+
+// pathOf is what the engine opens: it takes a folder of safetensors files as a whole, whichever of them was named.
+func pathOf(m engine.Model) string {
+	if m.Format == models.FormatSafetensors && strings.HasSuffix(m.Path, ".safetensors") {
+		return filepath.Dir(m.Path)
+	}
+	return m.Path
 }

@@ -34,15 +34,15 @@ func TestOptions(t *testing.T) {
 		{"none", nil, "lm --model m --socket s --parallel 2 --window 5 --mode exact --threads 3"},
 		{
 			"all, the last of two counts",
-			[]engine.Option{{Key: "mode", Value: "fast"}, {Key: "kernel", Value: "generic"}, {Key: "threads", Value: "1"}, {Key: "mode", Value: "exact"}},
-			"lm --model m --socket s --parallel 2 --window 5 --mode exact --kernel generic --threads 1",
+			[]engine.Option{{Key: "mode", Value: "fast"}, {Key: "kernel", Value: "generic"}, {Key: "threads", Value: "1"}, {Key: "mode", Value: "exact"}, {Key: "pack-cache", Value: "on"}},
+			"lm --model m --socket s --parallel 2 --window 5 --mode exact --kernel generic --threads 1 --pack-dir /packs",
 		},
 	} {
 		got := d.With(tt.opts)
 		if got.wrong != nil {
 			t.Errorf("%s: %v", tt.name, got.wrong)
 		}
-		if words := strings.Join(got.set.command(s, "s").Args(), " "); words != tt.want {
+		if words := strings.Join(got.set.command(s, "s", "/packs").Args(), " "); words != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, words, tt.want)
 		}
 	}
@@ -59,7 +59,8 @@ func TestWrongOptions(t *testing.T) {
 		{"threads", "1025", "from 1 to 1024"},
 		{"threads", "2x", `"2x" is no number`},
 		{"thread", "2", "did you mean threads?"},
-		{"n-gpu-layers", "2", "it has kernel, mode, threads"},
+		{"n-gpu-layers", "2", "it has kernel, mode, pack-cache, threads"},
+		{"pack-cache", "yes", "neither on nor off"},
 	} {
 		opts := []engine.Option{{Key: tt.key, Value: tt.value}}
 		_, demand := tableDriver(Options{}).With(opts).Demand(t.Context(), m)

@@ -21,10 +21,12 @@ const maxThreads = 1024
 type settings struct {
 	mode, kernel string
 	threads      int
+	// pack keeps the packed weights in a file for the next start.
+	pack bool
 }
 
 // optionKeys are what --engine-arg takes.
-func optionKeys() []string { return []string{"kernel", "mode", "threads"} }
+func optionKeys() []string { return []string{"kernel", "mode", "pack-cache", "threads"} }
 
 // lay lays the user's options over s. Every error names the option and the way out.
 func (s *settings) lay(opts []engine.Option, kernels func() ([]string, map[string]string)) error {
@@ -40,6 +42,11 @@ func (s *settings) lay(opts []engine.Option, kernels func() ([]string, map[strin
 				return badThreads(o.Value)
 			}
 			s.threads = n
+		case "pack-cache":
+			if o.Value != "on" && o.Value != "off" {
+				return infer.Errorf(infer.ErrInvalid, o.Key, "the embedded engine's pack-cache: %q is neither on nor off", o.Value)
+			}
+			s.pack = o.Value == "on"
 		default:
 			return unknown(o.Key)
 		}
@@ -80,12 +87,15 @@ func badThreads(value string) error {
 }
 
 // command is the child's command line.
-func (s *settings) command(spec engine.StartSpec, socket string) native.Command {
+func (s *settings) command(spec engine.StartSpec, socket, packDir string) native.Command {
 	c := native.Command{
-		Model: spec.Model.Path, Socket: socket, Window: spec.Window, Parallel: spec.Parallel, Mode: s.mode, Kernel: s.kernel, Threads: s.threads,
+		Model: pathOf(spec.Model), Socket: socket, Window: spec.Window, Parallel: spec.Parallel, Mode: s.mode, Kernel: s.kernel, Threads: s.threads,
 	}
 	if c.Kernel == auto {
 		c.Kernel = ""
+	}
+	if s.pack {
+		c.PackDir = packDir
 	}
 	return c
 }

@@ -51,7 +51,7 @@ func (st *starter) launch(ctx context.Context, o Options) (*instance, error) {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, &infer.Error{Kind: infer.ErrInternal, Message: "the socket of an earlier engine is in the way", Err: err}
 	}
-	args := append(append([]string(nil), o.Self[1:]...), st.set.command(s, socket).Args()...)
+	args := append(append([]string(nil), o.Self[1:]...), st.set.command(s, socket, o.PackDir).Args()...)
 	spec := supervise.Spec{
 		Name: "embedded engine " + s.Model.Name, Path: o.Self[0], Args: args, Env: scrub(o.Env), Shim: o.Shim, Outlive: s.Outlive, Log: s.Log,
 	}
@@ -118,7 +118,7 @@ func (st *starter) confirm(ctx context.Context, in *instance) error {
 	broken := func(what string, got, want any) error {
 		return infer.Errorf(infer.ErrEngine, "", "%s: the embedded engine runs with %s %v where %v was asked for", s.Model.Name, what, got, want)
 	}
-	set := st.set.command(s, "")
+	set := st.set.command(s, "", "")
 	switch {
 	case f.Window < s.Window:
 		return broken("a window of", f.Window, s.Window)

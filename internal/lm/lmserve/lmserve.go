@@ -105,7 +105,7 @@ func say(stderr io.Writer, err error) {
 
 // options are the engine's part of the command.
 func options(c native.Command) lm.Options {
-	o := lm.Options{Window: c.Window, Parallel: c.Parallel, Mode: c.Mode, Kernel: c.Kernel, Threads: c.Threads}
+	o := lm.Options{Window: c.Window, Parallel: c.Parallel, Mode: c.Mode, Kernel: c.Kernel, Threads: c.Threads, PackDir: c.PackDir}
 	if o.Threads == 0 {
 		o.Threads = runtime.GOMAXPROCS(0) // what this process may use, where the system limits it
 	}
