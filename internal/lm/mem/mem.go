@@ -3,7 +3,7 @@
 //
 // A [Block] is anonymous memory from the system, in huge pages where the system has them. It is zero, and takes room only where it
 // was written. A [Counter] counts bytes by purpose. Both are safe for concurrent use, except that nobody may use a block's memory
-// once it was freed.
+// once it was freed. Built with the tag "invariants", the addresses of freed blocks stay taken, and using them ends the program.
 package mem
 
 import (
@@ -81,7 +81,7 @@ func (b *Block) Free() {
 	if b.mapped == nil {
 		return
 	}
-	if err := release(b.mapped); err != nil {
+	if err := retire(b.mapped); err != nil {
 		panic(fmt.Sprintf("mem: %s: %v", b.purpose, err)) // only a wrong address can fail
 	}
 	b.counter.add(b.purpose, -int64(len(b.bytes)))

@@ -11,5 +11,3 @@ func reserve(n int) ([]byte, error) {
 	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
 	return b, nil
 }
-
-func release(b []byte) error { return unix.Munmap(b) }
