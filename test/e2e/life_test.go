@@ -69,11 +69,14 @@ func busy(t *testing.T, pid int) {
 }
 
 // TestClientGone: when the client goes, the real engine is idle soon: streamed or not, in prefill and in decode.
-func TestClientGone(t *testing.T) {
+func TestClientGone(t *testing.T) { withEach(t, clientGone) }
+
+// withEach runs a test with each local engine.
+func withEach(t *testing.T, f func(*testing.T, *server)) {
 	real := kit.NeedReal(t)
 	for _, engine := range []string{"llamacpp", "embedded"} {
 		t.Run(engine, func(t *testing.T) {
-			clientGone(t, serve(t, real, real.Chat, "--served-model-name", "m", "--engine", engine))
+			f(t, serve(t, real, real.Chat, "--served-model-name", "m", "--engine", engine, "--ctx", "8k"))
 		})
 	}
 }
@@ -122,9 +125,9 @@ func clientGone(t *testing.T, s *server) {
 }
 
 // TestEngineDies: an engine killed in the middle of an answer fails the stream visibly, and is started again.
-func TestEngineDies(t *testing.T) {
-	real := kit.NeedReal(t)
-	s := serve(t, real, real.Chat, "--served-model-name", "m", "--ctx", "4k")
+func TestEngineDies(t *testing.T) { withEach(t, engineDies) }
+
+func engineDies(t *testing.T, s *server) {
 	pid := s.await("ok").Models[0].EnginePID
 	b, err := json.Marshal(ask("m", "Write a very long story.", obj{"stream": true, "max_tokens": 3000, "ignore_eos": true}))
 	if err != nil {
@@ -166,9 +169,9 @@ func TestEngineDies(t *testing.T) {
 }
 
 // TestReviewR2KilledServer: a server killed with SIGKILL takes its real engine with it, busy or not, and the next one starts.
-func TestReviewR2KilledServer(t *testing.T) {
-	real := kit.NeedReal(t)
-	s := serve(t, real, real.Chat, "--served-model-name", "m")
+func TestReviewR2KilledServer(t *testing.T) { withEach(t, killedServer) }
+
+func killedServer(t *testing.T, s *server) {
 	pid := s.await("ok").Models[0].EnginePID
 	go func() {
 		b, err := json.Marshal(ask("m", "Write a long story.", obj{"stream": true, "max_tokens": 3000, "ignore_eos": true}))
