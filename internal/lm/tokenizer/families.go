@@ -73,7 +73,7 @@ type family struct {
 	names []string
 	// split are patterns, in the order in which the text is cut by them.
 	split []string
-	// nfc: the text is normalised first. GGUF files do not say it, so it is from the models' own tokenizer.json.
+	// nfc: the text is normalised first. GGUF files do not say it, so it is from the models' own tokenizer.json, where we know that.
 	nfc bool
 	// whole: a word that is a token is that token, whatever the merges say (ignore_merges).
 	whole bool
@@ -90,12 +90,15 @@ func families() []family {
 		},
 		{names: []string{"dbrx", "smaug-bpe", "chatglm-bpe"}, split: []string{llama3Pattern}},
 		{names: []string{"glm4", "glm5"}, split: []string{llama3Pattern}, whole: true},
-		{names: []string{"qwen2", "deepseek-r1-qwen", "megrez"}, split: []string{qwen2Pattern}, nfc: true},
-		{names: []string{"stablelm2", "hunyuan", "solar-open", "grok-2"}, split: []string{qwen2Pattern}},
+		{names: []string{"qwen2", "deepseek-r1-qwen"}, split: []string{qwen2Pattern}, nfc: true},
+		{names: []string{"stablelm2", "hunyuan", "solar-open", "grok-2", "megrez"}, split: []string{qwen2Pattern}},
 		{names: []string{"qwen35"}, split: []string{qwen35Pattern}, nfc: true},
 		{names: []string{"gpt-4o", "llama4", "kanana2", "minimax-m2"}, split: []string{o200kPattern}},
 		{names: []string{"tekken"}, split: []string{tekkenPattern}, whole: true, bos: true},
-		{names: []string{"gpt-2", "phi-2", "mellum", "exaone4", "gigachat", "a.x-4.0"}, split: []string{gpt2Pattern}},
+		{
+			names: []string{"gpt-2", "phi-2", "mellum", "exaone4", "gigachat", "a.x-4.0", "jais", "trillion", "granite-docling"},
+			split: []string{gpt2Pattern},
+		},
 		{names: []string{"mpt", "olmo", "gpt-neox"}, split: []string{gpt2Pattern}, nfc: true},
 		{
 			names: []string{"smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"},

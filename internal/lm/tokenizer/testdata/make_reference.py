@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the references of the tokenizer tests with Hugging Face's own tokenizer.
 
-  python3 -m venv venv && venv/bin/pip install tokenizers==0.23.3 numpy
+  python3 -m venv venv && venv/bin/pip install tokenizers==0.23.3
   . what sets STOKER_TEST_LLAMA_SRC, STOKER_TEST_MODEL_CHAT and STOKER_TEST_MODEL_BASE (`make test` does)
   venv/bin/python make_reference.py
 
@@ -130,6 +130,7 @@ WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p
 LLAMA3 = WORDS % r"\p{N}{1,3}"
 QWEN2 = WORDS % r"\p{N}"
 QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 CASED = (r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + "+%s|" + r"[^\r\n\p{L}\p{N}]?" + UPPER + "+" + LOWER + "*%s|"
          + r"%s| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -179,6 +180,8 @@ CASES = [
     ("command-r", "vocab:command-r", "command-r", bpe(seq(DIGITS, byte_level(True)), NFC)),
     ("falcon", "vocab:falcon", "falcon", bpe(seq({"type": "Punctuation", "behavior": "Contiguous"}, byte_level(True), regex("[0-9][0-9][0-9]")))),
     ("smollm2", "STOKER_TEST_MODEL_CHAT", "smollm", bpe(seq(DIGITS, byte_level(True)))),
+    ("default", "vocab:gpt-neox", "default", bpe(seq(
+        regex(r"[\p{P}\$\+<=>\^~\|]+"), regex(GPT2), regex(r"\p{N}+"), regex("[0-9][0-9][0-9]"), byte_level(False)))),
     ("llama2", "vocab:llama-spm", "default", LLAMA2),
     ("phi3", "vocab:phi-3", "default", LLAMA2),
     ("gemma3", "STOKER_TEST_MODEL_BASE", "default", GEMMA),
@@ -193,22 +196,40 @@ def gguf_path(source):
 
 
 def read_gguf(path):
-    sys.path.insert(0, os.path.join(os.environ["STOKER_TEST_LLAMA_SRC"], "gguf-py"))
-    from gguf import GGUFReader
+    """The tokens, kinds, merges and scores of a GGUF file."""
+    with open(path, "rb") as f:
+        data = f.read(64 << 20)
+    at = 8
 
-    fields = GGUFReader(path).fields
+    def take(form):
+        nonlocal at
+        out = struct.unpack_from("<" + form, data, at)
+        at += struct.calcsize("<" + form)
+        return out[0] if len(out) == 1 else list(out)
 
-    def strings(key):
-        f = fields["tokenizer.ggml." + key]
-        return [bytes(f.parts[i]).decode("utf-8") for i in f.data]
+    def value(kind):
+        nonlocal at
+        if kind == 8:
+            n = take("Q")
+            at += n
+            return data[at - n : at].decode("utf-8")
+        if kind == 9:
+            elem, n = take("I"), take("Q")
+            if elem in (8, 9):
+                return [value(elem) for _ in range(n)]
+            out = take("%d%s" % (n, FORMS[elem]))
+            return out if n != 1 else [out]
+        return take(FORMS[kind])
 
-    def numbers(key):
-        f = fields["tokenizer.ggml." + key]
-        return [f.parts[i][0].item() for i in f.data]
+    _, count = take("QQ")
+    meta = {}
+    for _ in range(count):
+        key = value(8)
+        meta[key] = value(take("I"))
+    return [meta.get("tokenizer.ggml." + k) for k in ("tokens", "token_type", "merges", "scores")]
 
-    merges = strings("merges") if "tokenizer.ggml.merges" in fields else None
-    scores = numbers("scores") if "tokenizer.ggml.scores" in fields else None
-    return strings("tokens"), numbers("token_type"), merges, scores
+
+FORMS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 
 
 def scored_merges(tokens, kinds, scores):
