@@ -14,6 +14,9 @@ type Embedded struct{ Engine *lm.Engine }
 
 var _ Tapper = Embedded{}
 
+// Mode is the engine's.
+func (e Embedded) Mode() string { return e.Engine.Facts().Mode }
+
 // Tokenize turns text into tokens.
 func (e Embedded) Tokenize(text string, special bool) ([]int32, error) {
 	return e.Engine.Tokenizer().Encode(text, tokenizer.Options{Special: special, BOS: true}), nil

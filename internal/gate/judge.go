@@ -19,6 +19,8 @@ type Subject interface {
 // Tapper is a Subject that shows its insides.
 type Tapper interface {
 	Subject
+	// Mode is how the subject computes. Only "exact" is judged; anything else can be compared.
+	Mode() string
 	// Inside computes tokens and returns, for each of the positions, the logits behind it, [vocabulary], and each layer's output and the
 	// final norm's, [layers+1][width].
 	Inside(ctx context.Context, tokens []int32, positions []int) (logits [][]float32, taps [][][]float32, err error)
@@ -35,10 +37,15 @@ const (
 	tieShare = 1e-4
 )
 
-// Options say how to judge.
+// exactMode is the mode whose results do not depend on how the work was cut, and which rounds nothing but float32 sums.
+const exactMode = "exact"
+
+// Options say how to judge. The zero value is the strictest.
 type Options struct {
-	// Compare reports what is kept without holding the subject to anything: for engines that round.
+	// Compare reports what is kept without looking inside: for engines that round. Nobody should hold such a subject to Passed.
 	Compare bool
+	// TokensOnly judges a subject that is no Tapper, or a reference without logits and layers, by its answers alone.
+	TokensOnly bool
 	// Prompts is the least number of prompts that the reference must hold; 0 means 1.
 	Prompts int
 }
@@ -87,11 +94,10 @@ type Report struct {
 
 // Judge asks s each prompt of ref. An error means that ctx ended; everything else is part of the report.
 func Judge(ctx context.Context, ref *Reference, s Subject, o Options) (*Report, error) {
-	r := &Report{Model: ref.Model.Name, Of: len(ref.Prompts)}
-	_, r.Inside = s.(Tapper)
-	r.Inside = r.Inside && !o.Compare
-	if least := max(1, o.Prompts); r.Of < least {
-		r.Why = append(r.Why, fmt.Sprintf("the reference holds %d prompts, want at least %d", r.Of, least))
+	r := &Report{Model: ref.Model.Name, Of: len(ref.Prompts), Inside: !o.Compare && !o.TokensOnly}
+	if why := refuse(ref, s, o); why != "" {
+		r.Why = append(r.Why, why)
+		return r, nil
 	}
 	for i := range ref.Prompts {
 		res := judge(ctx, ref, &ref.Prompts[i], s, r.Inside)
@@ -112,6 +118,34 @@ func Judge(ctx context.Context, ref *Reference, s Subject, o Options) (*Report, 
 	return r, nil
 }
 
+// refuse says why there is nothing to judge, or "".
+func refuse(ref *Reference, s Subject, o Options) string {
+	if n, least := len(ref.Prompts), max(1, o.Prompts); n < least {
+		return fmt.Sprintf("the reference holds %d prompts, want at least %d", n, least)
+	}
+	if o.Compare {
+		return ""
+	}
+	t, inside := s.(Tapper)
+	if inside && t.Mode() != exactMode {
+		return fmt.Sprintf("the subject runs in mode %q: only %q is judged, others can be compared", t.Mode(), exactMode)
+	}
+	if o.TokensOnly {
+		return ""
+	}
+	logits, taps := 0, 0
+	for _, p := range ref.Prompts {
+		logits, taps = logits+len(p.Logits), taps+len(p.Taps)
+	}
+	switch {
+	case !inside:
+		return "the subject shows no logits and layers: it can be judged by its tokens only"
+	case logits == 0 || taps == 0:
+		return "the reference has no logits or no layers: it can be used to judge tokens only"
+	}
+	return ""
+}
+
 func judge(ctx context.Context, ref *Reference, p *Prompt, s Subject, inside bool) Result {
 	res := Result{Prompt: p.Name, Verdict: Same, At: -1}
 	set := func(v Verdict, format string, args ...any) Result {
@@ -119,10 +153,10 @@ func judge(ctx context.Context, ref *Reference, p *Prompt, s Subject, inside boo
 		return res
 	}
 	tokens, err := s.Tokenize(p.Text, p.Special)
-	if err != nil {
+	switch {
+	case err != nil:
 		return set(Failed, "tokenizing: %v", err)
-	}
-	if !slices.Equal(tokens, p.Tokens) {
+	case !slices.Equal(tokens, p.Tokens):
 		return set(Tokens, "%d tokens, want %d; they differ from number %d on", len(tokens), len(p.Tokens), firstDifference(tokens, p.Tokens))
 	}
 	if v, detail := answers(ctx, p, s, &res); v != Same && v != Tie {
@@ -180,7 +214,7 @@ func answers(ctx context.Context, p *Prompt, s Subject, res *Result) (Verdict, s
 		if res.At < 0 {
 			res.At, res.Gap = step, share
 		}
-		if share >= tieShare || got[at] != p.Second[step] {
+		if !(share < tieShare) || got[at] != p.Second[step] {
 			res.At, res.Gap = step, share
 			return Differs, fmt.Sprintf("token %d is %d, want %d; the gap there is %.2g of the logits' range", step, got[at], want[at], share)
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -36,6 +37,13 @@ type counter struct {
 	wrong string
 	// asked counts the calls of Greedy.
 	asked int
+}
+
+func (c *counter) Mode() string {
+	if c.wrong == "rounds" {
+		return "fast"
+	}
+	return "exact"
 }
 
 func (c *counter) Tokenize(text string, _ bool) ([]int32, error) {
@@ -159,24 +167,118 @@ func TestAnAnswerThatDoesNotEndFails(t *testing.T) {
 	}
 }
 
+// blind is a subject that shows no insides.
+type blind struct{ Subject }
+
 func TestNothingPassesByDefault(t *testing.T) {
-	empty := reference()
+	empty, bare := reference(), reference()
 	empty.Prompts = nil
+	for i := range bare.Prompts {
+		bare.Prompts[i].Taps = nil
+	}
 	for name, tt := range map[string]struct {
 		ref *Reference
+		s   Subject
 		o   Options
+		why string
 	}{
-		"no prompts": {empty, Options{}}, "fewer prompts than asked for": {reference(), Options{Prompts: 3}},
+		"no prompts":                    {empty, &counter{}, Options{}, "0 prompts"},
+		"no prompts to compare":         {empty, &counter{}, Options{Compare: true}, "0 prompts"},
+		"no reference":                  {&Reference{}, &counter{}, Options{TokensOnly: true}, "0 prompts"},
+		"fewer prompts than asked for":  {reference(), &counter{}, Options{Prompts: 3}, "want at least 3"},
+		"a reference without layers":    {bare, &counter{}, Options{}, "no layers"},
+		"a subject that shows nothing":  {reference(), blind{&counter{}}, Options{}, "shows no logits"},
+		"a subject in fast mode":        {reference(), &counter{wrong: "rounds"}, Options{}, `mode "fast"`},
+		"fast mode, judged by its text": {reference(), &counter{wrong: "rounds"}, Options{TokensOnly: true}, `mode "fast"`},
 	} {
-		r, err := Judge(t.Context(), tt.ref, &counter{}, tt.o)
-		if err != nil || r.Passed || len(r.Why) == 0 {
-			t.Errorf("%s: %+v, %v", name, r, err)
+		r, err := Judge(t.Context(), tt.ref, tt.s, tt.o)
+		if err != nil || r.Passed || len(r.Results) > 0 || len(r.Why) != 1 || !strings.Contains(r.Why[0], tt.why) {
+			t.Errorf("%s: %+v, %v; want %q", name, r, err, tt.why)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if r, err := Judge(ctx, reference(), &counter{}, Options{}); err == nil || r.Passed {
 		t.Errorf("a judgement that was cut off: %+v, %v", r, err)
+	}
+}
+
+func TestTokensOnly(t *testing.T) {
+	r, err := Judge(t.Context(), reference(), blind{&counter{}}, Options{TokensOnly: true})
+	if err != nil || !r.Passed || r.Inside || r.Kept != 2 {
+		t.Errorf("a right subject: %+v, %v", r, err)
+	}
+	r, err = Judge(t.Context(), reference(), blind{&counter{wrong: "says one less"}}, Options{TokensOnly: true})
+	if err != nil || r.Passed || r.Results[0].Verdict != Short {
+		t.Errorf("a short answer: %+v, %v", r, err)
+	}
+}
+
+// TestBehindATieTheRestIsJudged: a tie excuses one token, not what comes after it.
+func TestBehindATieTheRestIsJudged(t *testing.T) {
+	for _, then := range []string{"goes on rightly", "goes on wrongly", "stops"} {
+		ref := reference()
+		p := &ref.Prompts[0]
+		p.Steps, p.Answer, p.Second = 5, []int32{3, 4, 5, 6, 7}, []int32{0, 0, 7, 0, 0}
+		p.Gap, p.Range = []float64{1, 1, 1e-5, 1, 1}, []float64{1, 1, 1, 1, 1}
+		s := &tied{then: then}
+		r, err := Judge(t.Context(), ref, s, Options{})
+		want := map[string]Verdict{"goes on rightly": Tie, "goes on wrongly": Differs, "stops": Empty}[then]
+		if err != nil || r.Results[0].Verdict != want || r.Passed != (want == Tie) {
+			t.Errorf("%s: %+v, %v; want %s", then, r.Results[0], err, want)
+		}
+		if s.asked[1] != "12345+2" {
+			t.Errorf("%s: asked for %q behind the tie, want the reference's tokens", then, s.asked[1])
+		}
+	}
+}
+
+// tied takes the other token of the tie in prompt one, and then goes on as it says.
+type tied struct {
+	counter
+	then  string
+	asked []string
+}
+
+func (s *tied) Greedy(ctx context.Context, tokens []int32, n int) ([]int32, error) {
+	var b strings.Builder
+	for _, id := range tokens {
+		b.WriteByte(byte('0' + id))
+	}
+	s.asked = append(s.asked, fmt.Sprintf("%s+%d", b.String(), n))
+	switch {
+	case len(s.asked) == 1:
+		return []int32{3, 4, 7, 8, 9}, nil
+	case len(s.asked) == 2 && s.then == "goes on wrongly":
+		return []int32{6, 6}, nil
+	case len(s.asked) == 2 && s.then == "stops":
+		return nil, nil
+	}
+	return s.counter.Greedy(ctx, tokens, n)
+}
+
+func TestReportText(t *testing.T) {
+	r := &Report{
+		Model: "counter", Kept: 1, Ties: 1, Of: 3, Inside: true, Why: []string{"prompt three: differs: no"},
+		Results: []Result{
+			{Prompt: "one", Verdict: Same, At: -1, Logits: 2e-6, Taps: 3e-6, Layer: 1},
+			{Prompt: "two", Verdict: Tie, At: 12, Gap: 1e-5, Logits: 1e-6},
+			{Prompt: "three", Verdict: Differs, At: 0, Gap: 0.25},
+		},
+	}
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `counter: FAILED: 1 of 3 answers kept, 1 more but for ties; logits within 2e-06 and layers within 3e-06 relative RMS
+  prompt  verdict  first flip  gap    logits  layers  worst
+  one     same     -           -      2e-06   3e-06   layer 1
+  two     tie      token 12    1e-05  1e-06   -       -
+  three   differs  token 0     0.25   -       -       -
+  prompt three: differs: no
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }
 
@@ -222,7 +324,7 @@ func stored(change func(ref, prompt map[string]any)) map[string]any {
 		"taps": []any{map[string]any{"pos": 0, "values": b64(one, one, one, one)}},
 	}
 	ref := map[string]any{
-		"format": referenceFormat, "version": 1, "model": map[string]any{"layers": 1, "width": 2, "vocab": 5}, "sample": b64(4), "prompts": []any{prompt},
+		"format": referenceFormat, "version": 1, "model": map[string]any{"layers": 1, "width": 2, "vocab": 5, "ends": []int{4}}, "sample": b64(4), "prompts": []any{prompt},
 	}
 	if change != nil {
 		change(ref, prompt)
@@ -245,6 +347,14 @@ func TestLoadReference(t *testing.T) {
 		"a token out of range":  func(_, p map[string]any) { p["tokens"] = []int{5} },
 		"no answer":             func(_, p map[string]any) { p["answer"] = []int{} },
 		"a short answer":        func(_, p map[string]any) { p["steps"] = 3 },
+		"no name":               func(_, p map[string]any) { p["name"] = "" },
+		"the same name twice":   func(ref, p map[string]any) { ref["prompts"] = []any{p, p} },
+		"no range":              func(_, p map[string]any) { p["gap"], p["range"] = []int{0, 0}, []int{0, 0} },
+		"a gap below zero":      func(_, p map[string]any) { p["gap"] = []int{1, -1} },
+		"a gap over the range":  func(_, p map[string]any) { p["gap"] = []int{1, 3} },
+		"an end in the middle":  func(ref, _ map[string]any) { ref["model"].(map[string]any)["ends"] = []int{2} },
+		"an end that is none":   func(_, p map[string]any) { p["ended"] = true },
+		"a next best beyond":    func(_, p map[string]any) { p["second"] = []int{1, 5} },
 		"fewer gaps":            func(_, p map[string]any) { p["gap"] = []int{1} },
 		"logits behind the end": func(_, p map[string]any) {
 			p["logits"] = []any{map[string]any{"pos": 2, "top": b64(3), "values": b64(1, 1)}}

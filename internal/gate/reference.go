@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 )
 
 // Reference is what a model says, as internal/gate/testdata/make_reference.py recorded it.
@@ -126,7 +127,7 @@ func raw32(text []byte) ([]byte, error) {
 const (
 	referenceFormat  = "stoker reference"
 	referenceVersion = 1
-	maxReference     = 256 << 20
+	maxReference     = 64 << 20
 )
 
 // LoadReference reads a reference, packed with gzip. What does not fit together is an error that names the prompt.
@@ -160,9 +161,15 @@ func (r *Reference) check() error {
 	if err := r.inVocabulary(r.Sample); err != nil {
 		return fmt.Errorf("reference: sample: %w", err)
 	}
+	seen := map[string]bool{}
 	for i := range r.Prompts {
-		if err := r.checkPrompt(&r.Prompts[i]); err != nil {
-			return fmt.Errorf("reference: prompt %q: %w", r.Prompts[i].Name, err)
+		p := &r.Prompts[i]
+		if p.Name == "" || seen[p.Name] {
+			return fmt.Errorf("reference: prompt %d is called %q, as none or another is", i, p.Name)
+		}
+		seen[p.Name] = true
+		if err := errors.Join(r.checkPrompt(p), r.checkInside(p)); err != nil {
+			return fmt.Errorf("reference: prompt %q: %w", p.Name, err)
 		}
 	}
 	return nil
@@ -178,10 +185,21 @@ func (r *Reference) checkPrompt(p *Prompt) error {
 	case len(p.Gap) != n || len(p.Range) != n || len(p.Second) != n:
 		return fmt.Errorf("%d gaps, %d ranges and %d second tokens for %d tokens", len(p.Gap), len(p.Range), len(p.Second), n)
 	}
-	if err := errors.Join(r.inVocabulary(p.Tokens), r.inVocabulary(p.Answer)); err != nil {
-		return err
+	for i, t := range p.Answer {
+		if slices.Contains(r.Model.Ends, t) != (p.Ended && i == n-1) {
+			return fmt.Errorf("token %d of the answer is %d, and only its last one may end it", i, t)
+		}
+		// JSON has no infinities and no NaN.
+		if p.Gap[i] < 0 || p.Gap[i] > p.Range[i] || p.Range[i] == 0 {
+			return fmt.Errorf("at token %d of the answer the gap is %g and the range %g", i, p.Gap[i], p.Range[i])
+		}
 	}
-	end := len(p.Tokens) + n - 1
+	return errors.Join(r.inVocabulary(p.Tokens), r.inVocabulary(p.Answer), r.inVocabulary(p.Second))
+}
+
+// checkInside checks the logits and taps of p, which checkPrompt found to be in order otherwise.
+func (r *Reference) checkInside(p *Prompt) error {
+	end := len(p.Tokens) + len(p.Answer) - 1
 	for _, l := range p.Logits {
 		if l.Pos < 0 || l.Pos >= end || len(l.Values) != len(r.Sample)+len(l.Top) {
 			return fmt.Errorf("logits at position %d: %d numbers for %d tokens", l.Pos, len(l.Values), len(r.Sample)+len(l.Top))
