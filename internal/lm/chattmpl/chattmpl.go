@@ -4,9 +4,13 @@
 //	t, err := chattmpl.Parse(source, chattmpl.Tokens{BOS: "<s>", EOS: "</s>"})
 //	text, err := t.Render(chattmpl.Prompt{Messages: messages, AddGenerationPrompt: true, Now: time.Now()})
 //
-// Variables and their shapes are those that Hugging Face's apply_chat_template hands over. A template is foreign: it may refuse a
-// conversation with words of its own (an *infer.Error of kind ErrInvalid), and it gets a bounded time and output. A Template may be
-// rendered concurrently.
+// Variables and their shapes are those that Hugging Face's apply_chat_template hands over, and so is the text: the tests compare it with
+// jinja2's, on real templates. The expressions are evaluated by github.com/ardanlabs/jinja; the borders of tags and the white space
+// around them are settled here (scan.go), by jinja2's rules.
+//
+// A template is a stranger's program. It may refuse a conversation with words of its own, which make an *infer.Error of kind ErrInvalid,
+// and it may try to run forever or to take all memory. So Parse writes it anew with a meter in it (guard.go, meter.go), and a render
+// ends with an error when it passes the meter's bounds. A Template may be rendered concurrently.
 package chattmpl
 
 import (
@@ -15,7 +19,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ardanlabs/jinja"
@@ -29,17 +35,10 @@ type Tokens struct{ BOS, EOS string }
 // Template is a compiled chat template.
 type Template struct {
 	t      *jinja.Template
-	source string
 	tokens Tokens
+	limits limits
+	uses   func() uses
 }
-
-// The bounds of a template. Real ones have up to 30 KB and render in a millisecond.
-const (
-	maxSource = 1 << 20
-	maxOutput = 64 << 20
-	maxRange  = 100_000
-	maxTime   = 10 * time.Second
-)
 
 // Parse compiles a template.
 func Parse(source string, tokens Tokens) (t *Template, err error) {
@@ -51,11 +50,21 @@ func Parse(source string, tokens Tokens) (t *Template, err error) {
 			t, err = nil, fmt.Errorf("the chat template cannot be compiled: %v", v)
 		}
 	}()
-	c, err := jinja.Compile(source)
+	pieces, err := scan(source)
 	if err != nil {
 		return nil, fmt.Errorf("the chat template cannot be compiled: %w", err)
 	}
-	return &Template{t: c, source: source, tokens: tokens}, nil
+	guarded, err := guard(pieces)
+	if err != nil {
+		return nil, fmt.Errorf("the chat template cannot be compiled: %w", err)
+	}
+	c, err := jinja.Compile(guarded)
+	if err != nil {
+		return nil, fmt.Errorf("the chat template cannot be compiled: %w", err)
+	}
+	t = &Template{t: c, tokens: tokens, limits: usual()}
+	t.uses = sync.OnceValue(t.probe)
+	return t, nil
 }
 
 // Prompt is what a template renders.
@@ -70,69 +79,59 @@ type Prompt struct {
 	Now time.Time
 }
 
-// Render returns the text that the model reads. A template that refuses the conversation, or fails on it, gives an *infer.Error of
-// kind ErrInvalid about "messages", with the template's own words.
+// Render returns the text that the model reads. A template that refuses the conversation, fails on it, or does more than its bounds
+// allow, gives an *infer.Error of kind ErrInvalid about "messages", with the template's own words if it has any.
 func (t *Template) Render(p Prompt) (string, error) {
-	vars, err := t.variables(p)
+	var raised string
+	vars, err := t.variables(p, &raised)
 	if err != nil {
 		return "", err
 	}
-	var raised string
-	vars["raise_exception"] = jinja.NewCallable("raise_exception", func(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
-		raised = "no reason given"
-		if len(args) > 0 && args[0].IsString() {
-			raised = args[0].AsString()
-		}
-		return jinja.Undefined(), errors.New(raised)
-	})
-	out, err := bounded(func() (string, error) { return t.t.RenderValues(vars) })
+	out, err := t.run(vars)
 	switch {
-	case raised != "":
+	case err != nil && raised != "":
 		return "", infer.Errorf(infer.ErrInvalid, "messages", "the model's chat template refuses this conversation: %s", raised)
 	case err != nil:
-		return "", &infer.Error{Kind: infer.ErrInvalid, Param: "messages", Message: "the model's chat template cannot render this conversation", Err: err}
-	case len(out) > maxOutput:
-		return "", infer.Errorf(infer.ErrInvalid, "messages", "the model's chat template made %d bytes of this conversation, at most %d are taken", len(out), maxOutput)
+		return "", &infer.Error{
+			Kind: infer.ErrInvalid, Param: "messages", Message: "the model's chat template cannot render this conversation", Err: err,
+		}
 	}
 	return out, nil
 }
 
-// bounded runs f for at most maxTime. A template that takes longer goes on in the background until it ends: the library offers no way
-// to stop it.
-func bounded(f func() (string, error)) (string, error) {
-	type result struct {
-		out string
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		defer func() {
-			if v := recover(); v != nil {
-				done <- result{err: fmt.Errorf("the template failed: %v", v)}
-			}
-		}()
-		out, err := f()
-		done <- result{out, err}
+// run renders with a meter running.
+func (t *Template) run(vars map[string]jinja.Value) (out string, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			out, err = "", fmt.Errorf("the template failed: %v", v)
+		}
 	}()
-	limit := time.NewTimer(maxTime)
-	defer limit.Stop()
-	select {
-	case r := <-done:
-		return r.out, r.err
-	case <-limit.C:
-		return "", fmt.Errorf("the template did not end within %s", maxTime)
+	m := &meter{limits: t.limits, deadline: time.Now().Add(t.limits.time), kept: map[place]int64{}}
+	for _, v := range vars {
+		n, err := m.measure(v, jinja.None())
+		if err != nil {
+			return "", err
+		}
+		m.given += n
 	}
+	maps.Copy(vars, m.functions())
+	out, err = t.t.RenderValues(vars)
+	if err == nil && len(out) > maxOutput {
+		err = much("a prompt of %d bytes", len(out))
+	}
+	return out, err
 }
 
-// variables makes what the template sees.
-func (t *Template) variables(p Prompt) (map[string]jinja.Value, error) {
+// variables makes what the template sees. The words of raise_exception go to raised.
+func (t *Template) variables(p Prompt, raised *string) (map[string]jinja.Value, error) {
 	vars := map[string]jinja.Value{
 		"messages":              messages(p.Messages),
 		"add_generation_prompt": jinja.NewBool(p.AddGenerationPrompt),
 		"bos_token":             jinja.NewString(t.tokens.BOS),
 		"eos_token":             jinja.NewString(t.tokens.EOS),
 		"strftime_now":          clock(p.Now),
-		"range":                 shortRange(),
+		"raise_exception":       raise(raised),
+		"range":                 jinja.None(), // the meter's own
 	}
 	if len(p.Tools) > 0 {
 		tools, err := toolList(p.Tools)
@@ -142,17 +141,28 @@ func (t *Template) variables(p Prompt) (map[string]jinja.Value, error) {
 		vars["tools"] = tools
 	}
 	for name, raw := range p.Args {
+		param := "chat_template_kwargs." + name
+		if _, taken := vars[name]; taken || name == "tools" || strings.HasPrefix(name, "__") {
+			return nil, infer.Errorf(infer.ErrInvalid, param, "%s cannot be set: it is one of the template's own variables", name)
+		}
 		v, err := fromJSON(raw)
 		if err != nil {
-			return nil, infer.Errorf(infer.ErrInvalid, "chat_template_kwargs."+name, "not JSON: %v", err)
+			return nil, infer.Errorf(infer.ErrInvalid, param, "%s is not JSON: %v", name, err)
 		}
 		vars[name] = v
 	}
 	return vars, nil
 }
 
-// UsesTools reports whether the template mentions tools. One that does not would drop them without a word.
-func (t *Template) UsesTools() bool { return strings.Contains(t.source, "tools") }
+func raise(raised *string) jinja.Value {
+	return jinja.NewCallable("raise_exception", func(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+		*raised = "no reason given"
+		if len(args) > 0 && args[0].IsString() {
+			*raised = args[0].AsString()
+		}
+		return jinja.Undefined(), errors.New(*raised)
+	})
+}
 
 func messages(list []infer.Message) jinja.Value {
 	var out []jinja.Value
@@ -297,35 +307,4 @@ func dict(d *json.Decoder, depth int) (jinja.Value, error) {
 	}
 	_, err := d.Token()
 	return out, err
-}
-
-// shortRange is range with a bound: the library's own would fill the memory.
-func shortRange() jinja.Value {
-	return jinja.NewCallable("range", func(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
-		var n [3]int64
-		for i, a := range args {
-			if i >= 3 || !a.IsInt() {
-				return jinja.Undefined(), errors.New("range: want 1 to 3 whole numbers")
-			}
-			n[i] = a.AsInt()
-		}
-		start, stop, step := int64(0), n[0], int64(1)
-		if len(args) > 1 {
-			start, stop = n[0], n[1]
-		}
-		if len(args) > 2 {
-			step = n[2]
-		}
-		if step == 0 || len(args) == 0 {
-			return jinja.Undefined(), errors.New("range: no end")
-		}
-		var items []jinja.Value
-		for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
-			if len(items) == maxRange {
-				return jinja.Undefined(), fmt.Errorf("range: more than %d numbers", maxRange)
-			}
-			items = append(items, jinja.NewInt(i))
-		}
-		return jinja.NewList(items), nil
-	})
 }

@@ -2,6 +2,7 @@ package chattmpl
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -22,14 +23,29 @@ func TestRender(t *testing.T) {
 		p            Prompt
 		want         string
 	}{
-		{"ChatML", "{% for m in messages %}<|{{m.role}}|>{{m['content']}}{{eos_token}}{% endfor %}{% if add_generation_prompt %}>{% endif %}",
-			Prompt{Messages: []infer.Message{say(infer.System, "s"), say(infer.User, "u")}, AddGenerationPrompt: true}, "<|system|>s</s><|user|>u</s>>"},
+		{
+			"ChatML", "{% for m in messages %}<|{{m.role}}|>{{m['content']}}{{eos_token}}{% endfor %}{% if add_generation_prompt %}>{% endif %}",
+			Prompt{Messages: []infer.Message{say(infer.System, "s"), say(infer.User, "u")}, AddGenerationPrompt: true},
+			"<|system|>s</s><|user|>u</s>>",
+		},
 		{"no prompt for an answer", "{{ bos_token }}{% if add_generation_prompt %}>{% endif %}", Prompt{}, "<s>"},
-		{"keys stay in order", "{{ messages[0].tool_calls[0].function.arguments | tojson }}", Prompt{Messages: []infer.Message{call}}, `{"b": 1, "a": [true, null, "é"]}`},
-		{"tools stay in order", "{{ tools | tojson }}", Prompt{Tools: tools},
-			`[{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"b": {}, "a": {}}}}}]`},
+		{
+			"keys stay in order", "{{ messages[0].tool_calls[0].function.arguments | tojson }}",
+			Prompt{Messages: []infer.Message{call}},
+			`{"b": 1, "a": [true, null, "é"]}`,
+		},
+		{
+			"tools stay in order", "{{ tools | tojson }}",
+			Prompt{Tools: tools},
+			`[{"type": "function", "function": {"name": "f", "description": "d", ` +
+				`"parameters": {"type": "object", "properties": {"b": {}, "a": {}}}}}]`,
+		},
 		{"tools that are not given", "{{ tools is defined }}", Prompt{}, "False"},
-		{"extra variables", "{{ enable_thinking }}", Prompt{Args: map[string]json.RawMessage{"enable_thinking": json.RawMessage("false")}}, "False"},
+		{
+			"extra variables", "{{ enable_thinking }}",
+			Prompt{Args: map[string]json.RawMessage{"enable_thinking": json.RawMessage("false")}},
+			"False",
+		},
 		{"the time", "{{ strftime_now('%d %b %Y, %H:%M %-d %q') }}", Prompt{Now: now}, "04 Mar 2026, 05:06 4 %q"},
 		{"a short range", "{% for i in range(3) %}{{ i }}{% endfor %}{% for i in range(5, 1, -2) %}{{ i }}{% endfor %}", Prompt{}, "01253"},
 	}
@@ -67,5 +83,21 @@ func TestRenderRefuses(t *testing.T) {
 	}
 	if _, err := Parse("{% if %}", Tokens{}); err == nil {
 		t.Error("half a template compiles")
+	}
+}
+
+func TestArgsKeepToThemselves(t *testing.T) {
+	tmpl, err := Parse("{{ x }}", Tokens{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := map[string]string{
+		"messages": "[]", "tools": "[]", "range": "1", "__out": "1", "x": "{", "y": "[1] 2", "z": strings.Repeat("[", 1000),
+	}
+	for name, raw := range args {
+		_, err := tmpl.Render(Prompt{Args: map[string]json.RawMessage{name: json.RawMessage(raw)}})
+		if e, ok := errors.AsType[*infer.Error](err); !ok || e.Kind != infer.ErrInvalid || e.Param != "chat_template_kwargs."+name {
+			t.Errorf("%s: got %v, want an error of kind %s about it", name, err, infer.ErrInvalid)
+		}
 	}
 }
