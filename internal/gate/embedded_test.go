@@ -113,22 +113,18 @@ func TestFastIsCompared(t *testing.T) {
 	}
 }
 
-// few keeps the prompts that taps were taken of and a long one: enough to see a fault, quick enough to plant many.
-func few(t *testing.T, ref *Reference) *Reference {
+// few keeps the prompts with these names: a fault shows in two, and there are many to plant.
+func few(t *testing.T, ref *Reference, names ...string) *Reference {
 	t.Helper()
 	out := *ref
 	out.Prompts = nil
-	long := false
 	for _, p := range ref.Prompts {
-		switch {
-		case len(p.Taps) > 0 && len(p.Tokens) < 300:
+		if slices.Contains(names, p.Name) {
 			out.Prompts = append(out.Prompts, p)
-		case !long && len(p.Tokens) > 64 && len(p.Tokens) < 300:
-			out.Prompts, long = append(out.Prompts, p), true
 		}
 	}
-	if !long || len(out.Prompts) < 2 {
-		t.Fatalf("the reference has no prompt of more than two pages, or none with taps: %d prompts", len(out.Prompts))
+	if len(out.Prompts) != len(names) {
+		t.Fatalf("the reference has %d of the prompts %q", len(out.Prompts), names)
 	}
 	return &out
 }
@@ -146,6 +142,49 @@ func edit(label string, f func(p *block.Program, i int)) func(*block.Program) {
 	}
 }
 
+// swapHeads lets the first two heads of the queries change places.
+func swapHeads(p *block.Program, i int) {
+	part := &p.Steps[i].(block.Linear).W.Parts[0]
+	row, dim := part.Row, p.Config.HeadDim
+	part.Row = func(i int) int {
+		if i < 2*dim {
+			i = (i + dim) % (2 * dim)
+		}
+		if row != nil {
+			return row(i)
+		}
+		return i
+	}
+}
+
+// remove leaves a step out.
+func remove(p *block.Program, i int) { p.Steps = slices.Delete(p.Steps, i, i+1) }
+
+// scale makes attention a tenth sharper.
+func scale(p *block.Program, i int) {
+	a := p.Steps[i].(block.Attend)
+	a.Scale *= 1.1
+	p.Steps[i] = a
+}
+
+// oneBefore computes all but the first rows as if they stood one position earlier.
+func oneBefore(b *cpu.Batch) {
+	for i := range b.Spans {
+		b.Spans[i].Start = max(0, b.Spans[i].Start-1)
+	}
+}
+
+// pageTwice reads the second page in place of the first as well. To let two pages of the past change places would be no fault:
+// attention does not care in which order it sees keys and values.
+func pageTwice(b *cpu.Batch) {
+	for i := range b.Spans {
+		if s := &b.Spans[i]; len(s.Pages) > 2 && s.Start >= 64 {
+			s.Pages = slices.Clone(s.Pages)
+			s.Pages[0] = s.Pages[1]
+		}
+	}
+}
+
 // spoiled is a subject whose answers are cut.
 type spoiled struct {
 	Embedded
@@ -160,48 +199,23 @@ func (s spoiled) Greedy(ctx context.Context, tokens []int32, n int) ([]int32, er
 // TestPlantedFaults plants each fault in the engine and wants the gate to fail; without one it passes.
 func TestPlantedFaults(t *testing.T) {
 	s := subjects(t)[0]
-	ref := few(t, load(t, s.reference))
-	head := func(p *block.Program, i int) {
-		part := &p.Steps[i].(block.Linear).W.Parts[0]
-		row, dim := part.Row, p.Config.HeadDim
-		part.Row = func(i int) int { // the first two heads of the queries change places
-			if i < 2*dim {
-				i = (i + dim) % (2 * dim)
-			}
-			if row != nil {
-				return row(i)
-			}
-			return i
-		}
-	}
+	ref := few(t, load(t, s.reference), "raw-german", "chat-russian") // one with taps, one longer than two pages
 	faults := []struct {
 		name  string
 		plant lm.Plant
 		keep  func([]int32) []int32
+		// verdict is one that some prompt must get, and layer the first that must be found wrong, "" if the insides are right.
+		verdict Verdict
+		layer   string
 	}{
-		{name: "wrong RoPE base", plant: lm.Plant{Program: func(p *block.Program) { p.Config.Rope.Base = 10000 }}},
-		{name: "swapped head", plant: lm.Plant{Program: edit("blk.3.qkv", head)}},
-		{name: "skipped norm", plant: lm.Plant{Program: edit("blk.7.ffn_norm", func(p *block.Program, i int) { p.Steps = slices.Delete(p.Steps, i, i+1) })}},
-		{name: "wrong scale", plant: lm.Plant{Program: edit("blk.0.attend", func(p *block.Program, i int) {
-			a := p.Steps[i].(block.Attend)
-			a.Scale *= 1.1
-			p.Steps[i] = a
-		})}},
-		{name: "off-by-one position", plant: lm.Plant{Batch: func(b *cpu.Batch) {
-			for i := range b.Spans {
-				b.Spans[i].Start = max(0, b.Spans[i].Start-1)
-			}
-		}}},
-		{name: "page mixed up", plant: lm.Plant{Batch: func(b *cpu.Batch) {
-			for i := range b.Spans {
-				if p := b.Spans[i].Pages; len(p) > 2 && b.Spans[i].Start >= 64 {
-					b.Spans[i].Pages = slices.Clone(p)
-					b.Spans[i].Pages[0], b.Spans[i].Pages[1] = p[1], p[0]
-				}
-			}
-		}}},
-		{name: "an empty run", keep: func([]int32) []int32 { return nil }},
-		{name: "a short answer list", keep: func(x []int32) []int32 { return x[:len(x)-1] }},
+		{name: "wrong RoPE base", plant: lm.Plant{Program: func(p *block.Program) { p.Config.Rope.Base = 10000 }}, verdict: Differs, layer: "blk.0"},
+		{name: "swapped head", plant: lm.Plant{Program: edit("blk.3.qkv", swapHeads)}, verdict: Numbers, layer: "blk.3"},
+		{name: "skipped norm", plant: lm.Plant{Program: edit("blk.7.ffn_norm", remove)}, verdict: Differs, layer: "blk.7"},
+		{name: "wrong scale", plant: lm.Plant{Program: edit("blk.5.attend", scale)}, verdict: Numbers, layer: "blk.5"},
+		{name: "off-by-one position", plant: lm.Plant{Batch: oneBefore}, verdict: Differs, layer: "blk.0"},
+		{name: "page mixed up", plant: lm.Plant{Batch: pageTwice}, verdict: Differs},
+		{name: "an empty run", keep: func([]int32) []int32 { return nil }, verdict: Empty},
+		{name: "a short answer list", keep: func(x []int32) []int32 { return x[:len(x)-1] }, verdict: Short},
 	}
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
@@ -214,8 +228,20 @@ func TestPlantedFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Log(text(t, r))
-			if r.Passed {
-				t.Error("the gate passes")
+			if r.Passed || !slices.ContainsFunc(r.Results, func(x Result) bool { return x.Verdict == f.verdict }) {
+				t.Errorf("the gate passes: %t; want no pass, and %q among the verdicts", r.Passed, f.verdict)
+			}
+			found := ""
+			for _, x := range r.Results {
+				if x.Verdict == Failed {
+					t.Errorf("%+v: the fault was not seen, it broke the subject", x)
+				}
+				if x.Taps > TapLimit {
+					found = x.Layer
+				}
+			}
+			if found != f.layer {
+				t.Errorf("the first layer that is wrong is %q, want %q", found, f.layer)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Subject is what is judged.
@@ -72,10 +73,11 @@ type Result struct {
 	// At is the step of the first token that differs, -1 if none does, and Gap the reference's gap there, as a share of the range.
 	At  int     `json:"at"`
 	Gap float64 `json:"gap,omitempty"`
-	// Logits is the largest relative RMS of the logits that were compared; Taps that of the layers' outputs, at Layer.
+	// Logits is the largest relative RMS of the logits that were compared. Taps is that of the layers' outputs, at Layer; if some are
+	// beyond the limit, it is that of the first one. Layers are called blk.0, blk.1 and so on, and the final norm output_norm.
 	Logits float64 `json:"logits_rms,omitempty"`
 	Taps   float64 `json:"taps_rms,omitempty"`
-	Layer  int     `json:"worst_layer,omitempty"`
+	Layer  string  `json:"worst_layer,omitempty"`
 	Detail string  `json:"detail,omitempty"`
 }
 
@@ -159,24 +161,34 @@ func judge(ctx context.Context, ref *Reference, p *Prompt, s Subject, inside boo
 	case !slices.Equal(tokens, p.Tokens):
 		return set(Tokens, "%d tokens, want %d; they differ from number %d on", len(tokens), len(p.Tokens), firstDifference(tokens, p.Tokens))
 	}
-	if v, detail := answers(ctx, p, s, &res); v != Same && v != Tie {
-		return set(v, "%s", detail)
-	} else if v == Tie {
-		res.Verdict, res.Detail = v, detail
-	}
-	if !inside {
+	res.Verdict, res.Detail = answers(ctx, p, s, &res)
+	if !inside || res.Verdict == Failed {
 		return res
 	}
+	// A look inside is worth most where the answer is wrong: it names the first layer that is.
 	if err := look(ctx, ref, p, s.(Tapper), &res); err != nil {
 		return set(Failed, "looking inside: %v", err)
 	}
-	switch {
-	case !(res.Logits <= LogitLimit):
-		return set(Numbers, "logits differ by %.2g relative RMS, want at most %.2g", res.Logits, LogitLimit)
-	case !(res.Taps <= TapLimit):
-		return set(Numbers, "the output of layer %d differs by %.2g relative RMS, want at most %.2g", res.Layer, res.Taps, TapLimit)
+	if !res.Verdict.kept() {
+		res.Detail = strings.TrimSuffix(res.Detail+"; "+res.numbers(), "; ")
+	} else if wrong := res.numbers(); wrong != "" {
+		return set(Numbers, "%s", wrong)
 	}
 	return res
+}
+
+// kept reports whether the answer counts as the reference's.
+func (v Verdict) kept() bool { return v == Same || v == Tie }
+
+// numbers says what is wrong with logits and layers, or "".
+func (r *Result) numbers() string {
+	switch {
+	case !(r.Taps <= TapLimit):
+		return fmt.Sprintf("the output of %s differs by %.2g relative RMS, want at most %.2g", r.Layer, r.Taps, TapLimit)
+	case !(r.Logits <= LogitLimit):
+		return fmt.Sprintf("logits differ by %.2g relative RMS, want at most %.2g", r.Logits, LogitLimit)
+	}
+	return ""
 }
 
 func firstDifference(a, b []int32) int {
@@ -262,11 +274,19 @@ func look(ctx context.Context, ref *Reference, p *Prompt, s Tapper, res *Result)
 			rms := relative(got, t.Values[l*ref.Model.Width:(l+1)*ref.Model.Width])
 			// The first layer beyond the limit is the one to look at.
 			if rms > res.Taps && !(res.Taps > TapLimit) {
-				res.Taps, res.Layer = rms, l
+				res.Taps, res.Layer = rms, layerName(l, ref.Model.Layers)
 			}
 		}
 	}
 	return nil
+}
+
+// layerName calls a tap as GGUF files call its weights.
+func layerName(l, layers int) string {
+	if l == layers {
+		return "output_norm"
+	}
+	return fmt.Sprintf("blk.%d", l)
 }
 
 // relative is the RMS of the difference over that of want. Anything that is no number is infinitely far.

@@ -77,7 +77,7 @@ func (c *counter) Greedy(_ context.Context, tokens []int32, n int) ([]int32, err
 	switch c.wrong {
 	case "says one less":
 		out = out[:len(out)-1]
-	case "is wrong where it is decided":
+	case "is wrong where it is decided", "is wrong inside as well":
 		out[0] = 0
 	case "takes the other of a tie":
 		if len(out) == 3 && out[2] == 5 {
@@ -104,7 +104,7 @@ func (c *counter) Inside(_ context.Context, _ []int32, positions []int) ([][]flo
 			l[3] = float32(math.NaN())
 		case "has fewer logits":
 			l = l[:5]
-		case "has another layer":
+		case "has another layer", "is wrong inside as well":
 			layers[1][2] += 1e-3
 		case "has fewer layers":
 			layers = layers[:2]
@@ -137,7 +137,8 @@ func TestJudge(t *testing.T) {
 		{"has other logits", false, Numbers, "logits differ"},
 		{"has logits that are no numbers", false, Numbers, "logits differ"},
 		{"has fewer logits", false, Failed, "5 logits"},
-		{"has another layer", false, Numbers, "layer 1"},
+		{"is wrong inside as well", false, Differs, "token 0 is 0, want 3; the gap there is 1 of the logits' range; the output of blk.1 differs"},
+		{"has another layer", false, Numbers, "output of blk.1"},
 		{"has fewer layers", false, Failed, "2 layers"},
 		{"has narrow layers", false, Failed, "2 wide"},
 		{"shows fewer positions", false, Failed, "positions"},
@@ -261,7 +262,7 @@ func TestReportText(t *testing.T) {
 	r := &Report{
 		Model: "counter", Kept: 1, Ties: 1, Of: 3, Inside: true, Why: []string{"prompt three: differs: no"},
 		Results: []Result{
-			{Prompt: "one", Verdict: Same, At: -1, Logits: 2e-6, Taps: 3e-6, Layer: 1},
+			{Prompt: "one", Verdict: Same, At: -1, Logits: 2e-6, Taps: 3e-6, Layer: "blk.1"},
 			{Prompt: "two", Verdict: Tie, At: 12, Gap: 1e-5, Logits: 1e-6},
 			{Prompt: "three", Verdict: Differs, At: 0, Gap: 0.25},
 		},
@@ -272,7 +273,7 @@ func TestReportText(t *testing.T) {
 	}
 	want := `counter: FAILED: 1 of 3 answers kept, 1 more but for ties; logits within 2e-06 and layers within 3e-06 relative RMS
   prompt  verdict  first flip  gap    logits  layers  worst
-  one     same     -           -      2e-06   3e-06   layer 1
+  one     same     -           -      2e-06   3e-06   blk.1
   two     tie      token 12    1e-05  1e-06   -       -
   three   differs  token 0     0.25   -       -       -
   prompt three: differs: no

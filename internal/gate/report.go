@@ -56,7 +56,7 @@ func (x *Result) columns(inside bool) []string {
 		out[4] = fmt.Sprintf("%.2g", x.Logits)
 	}
 	if inside && x.Taps > 0 {
-		out[5], out[6] = fmt.Sprintf("%.2g", x.Taps), fmt.Sprintf("layer %d", x.Layer)
+		out[5], out[6] = fmt.Sprintf("%.2g", x.Taps), x.Layer
 	}
 	return out
 }
