@@ -84,7 +84,7 @@ type grammar struct {
 	Models  modelsCmd  `cmd:"" help:"List the models that can be served."`
 	Inspect inspectCmd `cmd:"" help:"Show what a GGUF file, or a safetensors file or folder, holds."`
 	Explain explainCmd `cmd:"" help:"Show which engine and window a model would get, and why."`
-	Doctor  doctorCmd  `cmd:"" help:"Show the engines found on this machine and what is missing."`
+	Doctor  doctorCmd  `cmd:"" help:"Show the engines found on this machine, the kernels that it runs, and what is missing."`
 	Config  configCmd  `cmd:"" help:"Show the settings and where each comes from, or their JSON Schema."`
 	Engine  engineCmd  `cmd:"" help:"Engines that stoker carries itself."`
 	Version versionCmd `cmd:"" help:"Show the version."`

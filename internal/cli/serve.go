@@ -68,7 +68,8 @@ func (e *env) welcome(s *client.Status, needsKey bool) {
 			fmt.Fprintf(&b, "  %s: %s: %s\n", m.Name, m.State, m.Cause)
 			continue
 		}
-		fmt.Fprintf(&b, "  %s\n    engine  %s: %s\n    window  %d tokens%s: %s\n", m.Name, engineText(m.Facts), m.EngineReason, m.Facts.Window,
+		fmt.Fprintf(&b, "  %s\n    engine  %s, arithmetic: %s: %s\n    window  %d tokens%s: %s\n", m.Name, engineText(m.Facts), m.Facts.Mode,
+			m.EngineReason, m.Facts.Window,
 			atOnce(m.Facts.Parallel), m.WindowReason)
 	}
 	fmt.Fprintf(&b, "Try it:\n  %s\n", curlLine(s, needsKey))

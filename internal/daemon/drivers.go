@@ -53,7 +53,7 @@ func (e engines) ranked(ctx context.Context, c *config.Config, m config.Model) [
 		}
 	}
 	return []choose.Ranked{
-		{Driver: own, Why: "no engine here uses a GPU, and this one needs nothing installed and computes the same on every machine; " +
+		{Driver: own, Why: "no engine here uses a GPU, and this one computes the same on every machine; " +
 			"no measurements are recorded that speak for another"},
 		{Driver: e.llama, Why: "it is there for what the embedded engine cannot serve"},
 	}

@@ -139,9 +139,21 @@ func TestExits(t *testing.T) {
 			"exit status 1: the socket failed",
 		},
 	} {
-		if got := exitOf(&tt.exit, tt.tail); got.Reason != tt.reason || got.Detail != tt.detail {
+		saw := &witness{}
+		if got := exitOf(&tt.exit, saw.words(tt.tail)); got.Reason != tt.reason || got.Detail != tt.detail {
 			t.Errorf("%s: %s, %q; want %s, %q", name, got.Reason, got.Detail, tt.reason, tt.detail)
 		}
+	}
+}
+
+// TestWitness: the beginning of a crash is known, however long its stacks are.
+func TestWitness(t *testing.T) {
+	saw := &witness{}
+	for _, line := range []string{"hello", "fatal error: concurrent map writes", "panic: the second"} {
+		saw.see(supervise.Stderr, line)
+	}
+	if got := saw.words([]string{"goroutine 900:", "\tx.go:1"}); got != "fatal error: concurrent map writes" {
+		t.Errorf("the words are %q", got)
 	}
 }
 

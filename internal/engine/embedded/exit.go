@@ -3,6 +3,7 @@ package embedded
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/stoker-llm/stoker/internal/engine"
 	"github.com/stoker-llm/stoker/internal/infer"
@@ -10,10 +11,9 @@ import (
 	"github.com/stoker-llm/stoker/internal/wire/native"
 )
 
-// exitOf types the end of a process that had served.
-func exitOf(e *supervise.Exit, tail []string) engine.Exit {
+// exitOf types the end of a process that had served. words are what explains it, if anything does.
+func exitOf(e *supervise.Exit, words string) engine.Exit {
 	out := engine.Exit{Reason: engine.ExitCrashed, Code: e.Code, Signal: e.Signal, Detail: e.String(), At: e.At}
-	words := lastWords(tail)
 	switch {
 	case e.Asked:
 		out.Reason = engine.ExitStopped
@@ -32,8 +32,28 @@ func exitOf(e *supervise.Exit, tail []string) engine.Exit {
 // crashLine begins what Go's runtime says when a program ends badly. Stacks follow it.
 var crashLine = regexp.MustCompile(`^(panic:|fatal error:|runtime: |SIG[A-Z]+:|unexpected fault address)`)
 
-// lastWords is the line that explains an end: the first of a crash, or the last one at all. The engine says nothing while it is well.
-func lastWords(tail []string) string {
+// witness remembers the first line of a crash: the stacks behind it may be longer than the log's tail.
+type witness struct {
+	mu   sync.Mutex // guards line
+	line string
+}
+
+// see looks at a line of output, as it comes.
+func (w *witness) see(_ supervise.Output, line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.line == "" && crashLine.MatchString(line) {
+		w.line = line
+	}
+}
+
+// words is the line that explains an end: the first of a crash, or the last one at all. The engine says nothing while it is well.
+func (w *witness) words(tail []string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.line != "" {
+		return w.line
+	}
 	last := ""
 	for _, line := range tail {
 		if crashLine.MatchString(line) {

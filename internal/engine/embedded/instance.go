@@ -17,6 +17,7 @@ import (
 // instance is one running engine with its model.
 type instance struct {
 	proc   *supervise.Process
+	saw    *witness
 	conn   *conn
 	socket string
 	facts  engine.Facts
@@ -35,8 +36,8 @@ var (
 	_ engine.TokenCounter = (*instance)(nil)
 )
 
-func newInstance(p *supervise.Process, socket string) *instance {
-	in := &instance{proc: p, conn: newConn(socket), socket: socket, done: make(chan struct{})}
+func newInstance(p *supervise.Process, saw *witness, socket string) *instance {
+	in := &instance{proc: p, saw: saw, conn: newConn(socket), socket: socket, done: make(chan struct{})}
 	in.life, in.end = context.WithCancel(context.Background())
 	go in.watch()
 	return in
@@ -45,7 +46,7 @@ func newInstance(p *supervise.Process, socket string) *instance {
 // watch records the end of the process. It is the goroutine that the instance owns.
 func (in *instance) watch() {
 	<-in.proc.Done()
-	exit := exitOf(in.proc.Exit(), in.proc.Tail())
+	exit := exitOf(in.proc.Exit(), in.saw.words(in.proc.Tail()))
 	in.mu.Lock()
 	in.exit = &exit
 	in.mu.Unlock()

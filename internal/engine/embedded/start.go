@@ -51,9 +51,11 @@ func (st *starter) launch(ctx context.Context, o Options) (*instance, error) {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, &infer.Error{Kind: infer.ErrInternal, Message: "the socket of an earlier engine is in the way", Err: err}
 	}
+	saw := &witness{}
 	args := append(append([]string(nil), o.Self[1:]...), st.set.command(s, socket, o.PackDir).Args()...)
 	spec := supervise.Spec{
 		Name: "embedded engine " + s.Model.Name, Path: o.Self[0], Args: args, Env: scrub(o.Env), Shim: o.Shim, Outlive: s.Outlive, Log: s.Log,
+		OnLine: saw.see,
 	}
 	if s.Outlive {
 		spec.LogFile = filepath.Join(s.RunDir, "lm.log")
@@ -62,7 +64,7 @@ func (st *starter) launch(ctx context.Context, o Options) (*instance, error) {
 	proc, err := supervise.Start(ctx, spec)
 	switch {
 	case err == nil:
-		return newInstance(proc, socket), nil
+		return newInstance(proc, saw, socket), nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
@@ -175,14 +177,13 @@ func (st *starter) giveUp(ctx context.Context, in *instance, cause error) error 
 	tail := in.proc.Tail()
 	said := lastError(tail)
 	if said == nil {
-		said = st.neverReady(in.proc.Exit(), tail, cause)
+		said = st.neverReady(in.proc.Exit(), in.saw.words(tail), cause)
 	}
 	return &startError{said, tail}
 }
 
 // neverReady explains a failed start for which the engine itself gave no reason.
-func (st *starter) neverReady(exit *supervise.Exit, tail []string, cause error) *infer.Error {
-	words := lastWords(tail)
+func (st *starter) neverReady(exit *supervise.Exit, words string, cause error) *infer.Error {
 	if exit.OutOfMemory || outOfMemory(words) {
 		return memoryError(st.spec.Model.Name, words, cause)
 	}
