@@ -295,6 +295,12 @@ func (r *metadata) added(s *spec) {
 		a := addedToken{text: piece, id: int32(i), special: k.special()}
 		// GGUF has no place for this property of Phi-3's tokens.
 		a.rstrip = phi3 && piece != "<unk>" && piece != "<s>" && piece != "<|endoftext|>"
+		if !s.byteLevel && !a.special && strings.Contains(piece, " ") {
+			// Gemma's runs of spaces. They have marks in the model's own tokenizer, which finds them where a text has marks, and
+			// merges marks to them before anything else. Converters write spaces, and lose those merges.
+			a.text = strings.ReplaceAll(piece, " ", spaceMark)
+			s.edited = append(s.edited, a)
+		}
 		s.raw = append(s.raw, a)
 	}
 }

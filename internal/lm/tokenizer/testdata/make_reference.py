@@ -160,6 +160,10 @@ def bpe(pre, normalizer=None, ignore_merges=False):
     return {"normalizer": normalizer, "pre_tokenizer": pre, "ignore_merges": ignore_merges, "decoder": BYTES["decoder"]}
 
 
+# The vocabularies of llama-bpe, qwen2 and the Gemma 3 model are those of the tokenizer.json files of Llama 3, Qwen 3 and Gemma 3: same
+# tokens, same merges. What differs are added tokens. Qwen 3 has 23 more than Qwen 2, 151646 to 151668 (vision, filling in the middle,
+# tool_call, tool_response, think), where this GGUF file has placeholders such as [PAD151646] that are found in text; Gemma's file takes
+# <mask> and <unused0> and so on for control tokens, and <start_of_image> for text, where tokenizer.json says the opposite.
 # name, GGUF file, tokenizer.ggml.pre to be put in (to try other splitters on the same vocabulary), the way.
 CASES = [
     ("llama3", "vocab:llama-bpe", "llama-bpe", bpe(seq(regex(LLAMA3), byte_level(False)), ignore_merges=True)),
@@ -246,6 +250,10 @@ def scored_merges(tokens, kinds, scores):
 
 def tokenizer_json(path, way, phi3):
     tokens, kinds, merges, scores = read_gguf(path)
+    if scores and not merges:
+        # Converters write Gemma's runs of spaces with spaces, and lose that runs are merged before anything else.
+        tokens = [t.replace(" ", "\u2581") if k == 4 else t for t, k in zip(tokens, kinds)]
+        scores = [len(t) if k == 4 and set(t) == {"\u2581"} else s for t, k, s in zip(tokens, kinds, scores)]
     spm = way["decoder"] is not BYTES["decoder"]
     if merges is None:
         merges = scored_merges(tokens, kinds, scores)
