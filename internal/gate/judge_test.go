@@ -297,6 +297,11 @@ func packed(t testing.TB, v any) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return packedText(t, b)
+}
+
+func packedText(t testing.TB, b []byte) []byte {
+	t.Helper()
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	if _, err := z.Write(b); err != nil {
@@ -356,7 +361,10 @@ func TestLoadReference(t *testing.T) {
 		"an end in the middle":  func(ref, _ map[string]any) { ref["model"].(map[string]any)["ends"] = []int{2} },
 		"an end that is none":   func(_, p map[string]any) { p["ended"] = true },
 		"a next best beyond":    func(_, p map[string]any) { p["second"] = []int{1, 5} },
-		"fewer gaps":            func(_, p map[string]any) { p["gap"] = []int{1} },
+		"an endless answer": func(ref, p map[string]any) {
+			p["steps"], p["ended"], p["answer"] = 1<<40, true, []int{2, 4}
+		},
+		"fewer gaps": func(_, p map[string]any) { p["gap"] = []int{1} },
 		"logits behind the end": func(_, p map[string]any) {
 			p["logits"] = []any{map[string]any{"pos": 2, "top": b64(3), "values": b64(1, 1)}}
 		},
@@ -365,6 +373,12 @@ func TestLoadReference(t *testing.T) {
 		},
 		"a best token out of range": func(_, p map[string]any) {
 			p["logits"] = []any{map[string]any{"pos": 1, "top": b64(9), "values": b64(1, 1)}}
+		},
+		"a logit that is no number": func(_, p map[string]any) {
+			p["logits"] = []any{map[string]any{"pos": 1, "top": b64(3), "values": b64(math.Float32bits(1), 0x7fc00000)}}
+		},
+		"an infinite layer": func(_, p map[string]any) {
+			p["taps"] = []any{map[string]any{"pos": 0, "values": b64(0, 0, 0x7f800000, 0)}}
 		},
 		"fewer layers": func(_, p map[string]any) { p["taps"] = []any{map[string]any{"pos": 0, "values": b64(1, 1)}} },
 	} {
@@ -375,14 +389,55 @@ func TestLoadReference(t *testing.T) {
 	if _, err := LoadReference(strings.NewReader("hello")); err == nil {
 		t.Error("a text: no error")
 	}
+	whole := packed(t, stored(nil))
+	if _, err := LoadReference(bytes.NewReader(whole[:len(whole)-9])); err == nil {
+		t.Error("a file that was cut off: no error")
+	}
 }
 
+func TestReferenceThatUnpacksToTooMuch(t *testing.T) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	spaces := bytes.Repeat([]byte{' '}, 1<<20)
+	for range maxReference>>20 + 1 {
+		if _, err := z.Write(spaces); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadReference(&b); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("%v; want a refusal by size", err)
+	}
+}
+
+// FuzzLoadReference reads bytes as a file and as the text inside one, and judges by what it accepts.
 func FuzzLoadReference(f *testing.F) {
 	f.Add(packed(f, stored(nil)))
+	for _, change := range []func(ref, p map[string]any){
+		nil,
+		func(_, p map[string]any) { p["ended"], p["answer"] = true, []int{2, 4} },
+		func(_, p map[string]any) { p["logits"] = nil },
+		func(_, p map[string]any) { p["gap"] = []float64{1e-9, 1} },
+		func(ref, _ map[string]any) { ref["sample"] = b64(0, 1, 2, 3, 4) },
+	} {
+		b, err := json.Marshal(stored(change))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if ref, err := LoadReference(bytes.NewReader(b)); err == nil {
-			if _, err := Judge(t.Context(), ref, &counter{wrong: "says nothing"}, Options{}); err != nil {
-				t.Error(err)
+		for _, file := range [][]byte{b, packedText(t, b)} {
+			ref, err := LoadReference(bytes.NewReader(file))
+			if err != nil {
+				continue
+			}
+			for _, wrong := range []string{"", "says nothing", "is wrong where it is decided"} {
+				if r, err := Judge(t.Context(), ref, &counter{wrong: wrong}, Options{}); err != nil || r.Passed && len(r.Results) == 0 {
+					t.Errorf("%+v, %v", r, err)
+				}
 			}
 		}
 	})

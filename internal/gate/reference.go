@@ -108,6 +108,16 @@ func (x *floats) UnmarshalJSON(text []byte) error {
 	return err
 }
 
+// check returns an error if a number is none, or infinite: nothing can be compared with it.
+func (x floats) check() error {
+	for i, v := range x {
+		if v-v != 0 {
+			return fmt.Errorf("number %d is %v", i, v)
+		}
+	}
+	return nil
+}
+
 func raw32(text []byte) ([]byte, error) {
 	var s string
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -123,11 +133,12 @@ func raw32(text []byte) ([]byte, error) {
 	return b, nil
 }
 
-// The format that is read, and the most bytes that a reference unpacks to.
+// The format that is read, the most bytes that a reference unpacks to, and the longest answer.
 const (
 	referenceFormat  = "stoker reference"
 	referenceVersion = 1
 	maxReference     = 64 << 20
+	maxSteps         = 1 << 16
 )
 
 // LoadReference reads a reference, packed with gzip. What does not fit together is an error that names the prompt.
@@ -180,7 +191,7 @@ func (r *Reference) checkPrompt(p *Prompt) error {
 	switch {
 	case len(p.Tokens) == 0:
 		return errors.New("no tokens")
-	case n == 0 || n > p.Steps || n < p.Steps && !p.Ended:
+	case n == 0 || n > p.Steps || n < p.Steps && !p.Ended || p.Steps > maxSteps:
 		return fmt.Errorf("an answer of %d tokens of %d", n, p.Steps)
 	case len(p.Gap) != n || len(p.Range) != n || len(p.Second) != n:
 		return fmt.Errorf("%d gaps, %d ranges and %d second tokens for %d tokens", len(p.Gap), len(p.Range), len(p.Second), n)
@@ -204,13 +215,16 @@ func (r *Reference) checkInside(p *Prompt) error {
 		if l.Pos < 0 || l.Pos >= end || len(l.Values) != len(r.Sample)+len(l.Top) {
 			return fmt.Errorf("logits at position %d: %d numbers for %d tokens", l.Pos, len(l.Values), len(r.Sample)+len(l.Top))
 		}
-		if err := r.inVocabulary(l.Top); err != nil {
-			return err
+		if err := errors.Join(r.inVocabulary(l.Top), l.Values.check()); err != nil {
+			return fmt.Errorf("logits at position %d: %w", l.Pos, err)
 		}
 	}
 	for _, t := range p.Taps {
 		if t.Pos < 0 || t.Pos >= end || len(t.Values) != (r.Model.Layers+1)*r.Model.Width {
 			return fmt.Errorf("taps at position %d: %d numbers, want %d x %d", t.Pos, len(t.Values), r.Model.Layers+1, r.Model.Width)
+		}
+		if err := t.Values.check(); err != nil {
+			return fmt.Errorf("taps at position %d: %w", t.Pos, err)
 		}
 	}
 	return nil
