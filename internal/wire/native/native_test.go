@@ -358,3 +358,18 @@ func FuzzDecodeRequest(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkToken is what a token costs on its way between the processes, both ends together.
+func BenchmarkToken(b *testing.B) {
+	var pipe bytes.Buffer
+	r := NewReader(&pipe)
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buf, _ = AppendEvent(buf[:0], infer.Text{Text: " token"})
+		pipe.Write(buf)
+		if ev, err := r.Next(); err != nil || ev.(infer.Text).Text != " token" {
+			b.Fatal(ev, err)
+		}
+	}
+}
