@@ -19,7 +19,8 @@ const (
 // FromRequest fills the defaults in and checks the numbers. Errors are *infer.Error that name the field as OpenAI spells it.
 func FromRequest(r infer.Sampling) (Params, error) {
 	p := Params{
-		Temperature: or(r.Temperature, defaultTemperature), TopK: or(r.TopK, defaultTopK), TopP: or(r.TopP, defaultTopP), MinP: or(r.MinP, defaultMinP),
+		Temperature: or(r.Temperature, defaultTemperature),
+		TopK:        or(r.TopK, defaultTopK), TopP: or(r.TopP, defaultTopP), MinP: or(r.MinP, defaultMinP),
 		RepetitionPenalty: or(r.RepetitionPenalty, 1), FrequencyPenalty: or(r.FrequencyPenalty, 0), PresencePenalty: or(r.PresencePenalty, 0),
 		PenaltyLast: defaultPenaltyLast, Seed: uint64(or(r.Seed, 0)),
 	}
@@ -40,6 +41,9 @@ func FromRequest(r infer.Sampling) (Params, error) {
 		if !(c.v >= c.low && c.v <= c.high) {
 			return p, infer.Errorf(infer.ErrInvalid, c.field, "%s is %g, want %g to %g", c.field, c.v, c.low, c.high)
 		}
+	}
+	if r.TopP != nil && *r.TopP == 0 { // the likeliest token alone, and not "off"
+		p.TopP = math.SmallestNonzeroFloat64
 	}
 	for id, b := range r.LogitBias {
 		if id < 0 || id > math.MaxInt32 || math.IsNaN(b) || math.Abs(b) > 100 {
