@@ -35,6 +35,13 @@ func (m *model) begin(ctx context.Context, t turn, r *infer.Request) (*Answer, e
 		a.release()
 		return nil, err
 	}
+	// The engine may have died a moment ago, when the turn came because the answer before broke off: nothing of this one was begun.
+	select {
+	case <-t.run.inst.Done():
+		a.release()
+		return nil, m.lostTurn(exitOf(t.run.inst))
+	default:
+	}
 	s, err := t.run.inst.Generate(a.ctx, r)
 	if err != nil {
 		err = a.explain(ctx, err)
