@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -142,7 +143,7 @@ func (t *Template) variables(p Prompt, raised *string) (map[string]jinja.Value, 
 	}
 	for name, raw := range p.Args {
 		param := "chat_template_kwargs." + name
-		if _, taken := vars[name]; taken || name == "tools" || strings.HasPrefix(name, "__") {
+		if _, taken := vars[name]; taken || name == "tools" || strings.HasPrefix(name, "__") || slices.Contains(keywords, name) {
 			return nil, infer.Errorf(infer.ErrInvalid, param, "%s cannot be set: it is one of the template's own variables", name)
 		}
 		v, err := fromJSON(raw)

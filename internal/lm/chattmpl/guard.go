@@ -2,6 +2,7 @@ package chattmpl
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,9 +16,9 @@ import (
 //	{% macro f(a) %}         {% macro f(a) %}{{ __enter(a) }} ... {{ __leave() }}
 //	x.replace(a, b)          x.replace(__arg(a), __arg(b))
 //	l.append(x)              l.append(__into(l, x))
-//	x * y, x % y             x|__factor * y, x|__operand % y
-//	x|unique                 x|__few|unique
-//	a long expression        __pre(names) or (a long expression)
+//	x * y, x % y             x|__left * y|__right, x|__format % y
+//	x|unique, x|list         x|__few|unique, x|__short|list
+//	a long expression        __pre(names, bytes) or (a long expression)
 //
 // None of them changes a value. White space is settled by scan, so all tags are written with a plus, which tells the library to leave
 // it alone. Names that begin with two underscores belong to the guard, and templates that use one are refused.
@@ -182,6 +183,9 @@ func (g *guarded) loop(rest []token) error {
 	if in < 0 {
 		return fmt.Errorf("for without in")
 	}
+	if err := target(rest[:in], ","); err != nil {
+		return err
+	}
 	targets, over := join(rest[:in]), rest[in+1:]
 	tail, vars := "", ""
 	if n := len(over); n > 0 && over[n-1].text == "recursive" {
@@ -210,6 +214,9 @@ func (g *guarded) set(rest []token) error {
 	if eq < 0 {
 		return g.setBlock(rest)
 	}
+	if err := target(rest[:eq], ".,"); err != nil {
+		return err
+	}
 	x, err := expression(rest[eq+1:])
 	g.write("{%+ ", g.assign(compact(rest[:eq]), x), " +%}")
 	return err
@@ -217,19 +224,22 @@ func (g *guarded) set(rest []token) error {
 
 // setBlock writes "set target [filters]". The library knows neither filters nor namespaces here, so the text goes through a variable.
 func (g *guarded) setBlock(rest []token) error {
-	target, filters := rest, []token(nil)
+	to, filters := rest, []token(nil)
 	if i := top(rest, "|"); i >= 0 {
-		target, filters = rest[:i], rest[i:]
+		to, filters = rest[:i], rest[i:]
+	}
+	if err := target(to, "."); err != nil {
+		return err
 	}
 	x, err := rewrite(append([]token{{name, "__block"}}, filters...))
 	if err != nil {
 		return err
 	}
-	if names, much := weigh(filters); much {
-		x = "__pre(" + strconv.Itoa(names+1) + ") or (" + x + ")"
+	if names, text, much := weigh(filters); much {
+		x = fmt.Sprintf("__pre(%d, %d) or (%s)", names+1, text, x)
 	}
 	g.tag("set", "__block")
-	return g.open(block{name: "set", after: "{%+ " + g.assign(compact(target), x) + " +%}"})
+	return g.open(block{name: "set", after: "{%+ " + g.assign(compact(to), x) + " +%}"})
 }
 
 // assign returns the statement that sets a variable, or a field of a namespace. Each gets a number.
@@ -254,23 +264,29 @@ func (g *guarded) macro(rest []token) error {
 }
 
 func (g *guarded) call(rest []token) error {
-	var params []string
-	if len(rest) > 0 && rest[0].text == "(" {
-		params = parameters(rest)
+	if len(rest) == 0 || rest[0].text != "(" {
+		return g.body("call", rest, nil)
 	}
-	return g.body("call", rest, params)
+	end := closing(rest, 0) + 1
+	return g.body("call "+join(rest[:end]), rest[end:], parameters(rest))
 }
 
-// body writes a tag whose block is a function's body.
-func (g *guarded) body(kind string, rest []token, params []string) error {
-	if names, _ := weigh(rest); names > maxNames {
+// body writes a tag whose block is a function's body. It begins with head; params are the function's parameters.
+func (g *guarded) body(head string, rest []token, params []string) error {
+	kind, _, _ := strings.Cut(head, " ")
+	if names, _, _ := weigh(rest); names > maxNames {
 		return fmt.Errorf("a %s with more than %d names", kind, maxNames)
+	}
+	for _, p := range params {
+		if slices.Contains(keywords, p) {
+			return fmt.Errorf("%s cannot be set", p)
+		}
 	}
 	x, err := rewrite(rest)
 	if err != nil {
 		return err
 	}
-	g.tag(kind, x)
+	g.tag(head, x)
 	g.write("{{ __enter(", strings.Join(params, ", "), ") }}")
 	return g.open(block{name: kind, before: "{{ __leave() }}", repeats: true})
 }
@@ -284,6 +300,20 @@ func (g *guarded) filter(rest []token) error {
 	}
 	g.tag("filter", join(rest))
 	return g.open(block{name: "filter"})
+}
+
+// target checks that tokens are names that can be set, with one of the separators between them.
+func target(tokens []token, separators string) error {
+	for i, t := range tokens {
+		isName := t.kind == name && !slices.Contains(keywords, t.text)
+		if i%2 == 0 && !isName || i%2 == 1 && (t.kind != operator || !strings.Contains(separators, t.text)) {
+			return fmt.Errorf("%s cannot be set", join(tokens))
+		}
+	}
+	if len(tokens)%2 == 0 {
+		return fmt.Errorf("a name is missing")
+	}
+	return nil
 }
 
 // parameters returns the names of the parameters in the list that begins with the first token.

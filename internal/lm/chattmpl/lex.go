@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -103,7 +102,12 @@ var multiplies = map[string][2]int{
 }
 
 // harmless are the keyword arguments of those that do not.
-var harmless = []string{"attribute", "default", "ensure_ascii", "sort_keys", "first", "blank", "count"}
+var harmless = []string{"attribute", "ensure_ascii", "sort_keys", "first", "blank", "count"}
+
+// walks are the filters that make a list of a string's characters, which takes 50 times its memory.
+var walks = []string{
+	"list", "first", "last", "map", "select", "reject", "selectattr", "rejectattr", "batch", "join", "max", "min", "sum",
+}
 
 // mutates are the methods that change a list or a dict.
 var mutates = []string{"append", "insert", "update"}
@@ -120,30 +124,46 @@ func expression(tokens []token) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if n, much := weigh(tokens); much || n > fewNames {
-		return "__pre(" + strconv.Itoa(n) + ") or (" + x + ")", nil
+	if names, text, much := weigh(tokens); much || names > fewNames {
+		return fmt.Sprintf("__pre(%d, %d) or (%s)", names, text, x), nil
 	}
 	return "(" + x + ")", nil
 }
 
-// weigh counts what an expression names, and tells whether it multiplies.
-func weigh(tokens []token) (names int, multiplied bool) {
+// weigh counts the variables of an expression and the bytes of its strings, and tells whether it multiplies.
+func weigh(tokens []token) (names, text int, multiplied bool) {
 	for i, t := range tokens {
 		switch t.kind {
 		case name:
-			names++
 			_, ok := multiplies[t.text]
-			multiplied = multiplied || ok
+			multiplied = multiplied || ok || t.text == "split"
+			if variable(tokens, i) {
+				names++
+			}
 		case quote:
-			names++
+			text += len(t.text)
 			if i+2 < len(tokens) && tokens[i+1].text == "." && tokens[i+2].text == "format" {
 				names += len(t.text) / 2
 			}
 		case operator:
-			multiplied = multiplied || t.text == "*" || t.text == "%"
+			if t.text == "*" || t.text == "%" {
+				multiplied = true
+				names++
+			}
 		}
 	}
-	return names, multiplied
+	return names, text, multiplied
+}
+
+// variable reports whether the name at i stands for a value of any size: not for a field, a filter, a test or an argument's name.
+func variable(tokens []token, i int) bool {
+	if slices.Contains(keywords, tokens[i].text) {
+		return false
+	}
+	if i > 0 && slices.Contains([]string{".", "|", "is"}, tokens[i-1].text) {
+		return i+1 < len(tokens) && tokens[i+1].text == "(" // what a method returns can be as large as what it is called on
+	}
+	return i+1 == len(tokens) || tokens[i+1].text != "="
 }
 
 // bracket is an open bracket while rewrite writes. If wrap is set, its arguments from the one to the other go through it.
@@ -157,23 +177,58 @@ type bracket struct {
 
 // rewrite writes tokens with guards around operators and calls.
 func rewrite(tokens []token) (string, error) {
-	w := &caller{tokens: tokens}
+	w := &caller{tokens: tokens, factors: map[int]string{}, products: map[int]bool{}}
 	for i := range tokens {
+		if w.adjacent(i) {
+			return "", fmt.Errorf("unexpected %s behind %s", tokens[i].text, tokens[i-1].text)
+		}
 		if err := w.token(i); err != nil {
 			return "", err
 		}
 	}
+	w.put(w.factors[len(tokens)])
 	return strings.TrimSpace(w.b.String()), nil
+}
+
+// keywords are the names that cannot be variables.
+var keywords = []string{"if", "else", "and", "or", "not", "in", "is"}
+
+// adjacent reports whether two values meet at i with nothing between them. The library would take the second for another argument.
+func (w *caller) adjacent(i int) bool {
+	if i == 0 {
+		return false
+	}
+	before, t := w.tokens[i-1], w.tokens[i]
+	ends := before.kind != operator && !slices.Contains(keywords, before.text) || slices.Contains([]string{")", "]", "}"}, before.text)
+	begins := t.kind != operator && !slices.Contains(keywords, t.text) || t.text == "{"
+	switch {
+	case !ends || !begins:
+		return false
+	case before.kind == quote && t.kind == quote: // one string, as in Python
+		return false
+	case t.text == "{":
+		return true
+	}
+	j := i - 2 // a test with an argument, such as "is divisibleby 3"
+	if j >= 0 && w.tokens[j].text == "not" {
+		j--
+	}
+	return j < 0 || w.tokens[j].text != "is"
 }
 
 type caller struct {
 	tokens []token
 	b      strings.Builder
 	stack  []bracket
+	// factors are the guards that stand in front of a token, because the second operand of * ends there, and products are the tokens in
+	// front of which the result of * or % stands.
+	factors  map[int]string
+	products map[int]bool
 }
 
 func (w *caller) token(i int) error {
 	t := w.tokens[i]
+	w.put(w.factors[i])
 	if t.kind == operator {
 		switch t.text {
 		case "(", "[", "{":
@@ -193,14 +248,15 @@ func (w *caller) token(i int) error {
 			w.close()
 			w.put(t.text)
 			return nil
-		case "*":
-			if i+1 < len(w.tokens) && w.tokens[i+1].kind == number {
-				w.put("| __operand")
-			} else {
-				w.put("| __factor")
+		case "**":
+			if w.spread(i) {
+				return fmt.Errorf("** is not supported here")
 			}
+		case "*":
+			return w.times(i)
 		case "%":
-			w.put("| __operand")
+			w.put("| __format")
+			w.products[operand(w.tokens, i+1)] = true
 		}
 	}
 	if t.kind == name {
@@ -210,12 +266,88 @@ func (w *caller) token(i int) error {
 	}
 	w.argument(i)
 	w.put(t.text)
+	if t.text == "format" && i > 0 && w.tokens[i-1].text == "." && (i+1 == len(w.tokens) || w.tokens[i+1].text != "(") {
+		w.put("| __value") // a field of that name is harmless, the method is not
+	}
 	return nil
 }
 
+// spread reports whether the two stars at i put a mapping in the place of arguments that are guarded.
+func (w *caller) spread(i int) bool {
+	n := len(w.stack)
+	return n > 0 && w.stack[n-1].wrap != "" && (w.tokens[i-1].text == "(" || w.tokens[i-1].text == ",")
+}
+
+// times writes a multiplication with guards on both sides, which see together what it would repeat and how often. In a chain the left
+// side is the product so far.
+func (w *caller) times(i int) error {
+	left := "| __left"
+	if w.products[i] {
+		left = "| __product"
+	}
+	end := operand(w.tokens, i+1)
+	if end < len(w.tokens) && w.tokens[end].text == "**" || w.power(i) {
+		return fmt.Errorf("** beside * without brackets")
+	}
+	w.factors[end] += "| __right"
+	w.products[end] = true
+	w.put(left)
+	w.put("*")
+	return nil
+}
+
+// power reports whether the operand before i is a power: the guard would see its exponent alone.
+func (w *caller) power(i int) bool {
+	for j := range i {
+		if w.tokens[j].text == "**" && j > 0 && w.tokens[j-1].text != "(" && w.tokens[j-1].text != "," && operand(w.tokens, j+1) == i {
+			return true
+		}
+	}
+	return false
+}
+
+// operand returns the end of the operand that begins at i: a name, number, string or bracket with what belongs to it.
+func operand(tokens []token, i int) int {
+	for i < len(tokens) && (tokens[i].text == "-" || tokens[i].text == "+") {
+		i++
+	}
+	for atom := true; i < len(tokens); atom = false {
+		t := tokens[i]
+		switch {
+		case slices.Contains([]string{"(", "[", "{"}, t.text):
+			i = closing(tokens, i)
+		case t.text == "." || t.text == "|":
+			i++
+		case t.kind != quote && !atom:
+			return i
+		}
+		i++
+	}
+	return min(i, len(tokens))
+}
+
+// closing returns where the bracket at i ends.
+func closing(tokens []token, i int) int {
+	depth := 0
+	for ; i < len(tokens)-1; i++ {
+		switch tokens[i].text {
+		case "(", "[", "{":
+			depth++
+		case ")", "]", "}":
+			depth--
+		}
+		if depth == 0 {
+			break
+		}
+	}
+	return i
+}
+
 func (w *caller) put(s string) {
-	w.b.WriteString(s)
-	w.b.WriteByte(' ')
+	if s != "" {
+		w.b.WriteString(s)
+		w.b.WriteByte(' ')
+	}
 }
 
 // argument opens the wrapper of an argument that begins at i. The name of a keyword argument stays outside.
@@ -226,7 +358,7 @@ func (w *caller) argument(i int) {
 	top := &w.stack[len(w.stack)-1]
 	t := w.tokens[i].text
 	switch {
-	case top.wrap == "" || top.open || t == "=" || t == "**":
+	case top.wrap == "" || top.open || t == "=":
 		return
 	case i+1 < len(w.tokens) && w.tokens[i+1].text == "=":
 		return
@@ -234,7 +366,7 @@ func (w *caller) argument(i int) {
 		if slices.Contains(harmless, w.tokens[i-2].text) {
 			return
 		}
-	case w.tokens[i-1].text != "," && w.tokens[i-1].text != "(" && w.tokens[i-1].text != "**":
+	case w.tokens[i-1].text != "," && w.tokens[i-1].text != "(":
 		return // inside an argument that is not wrapped
 	case top.at < top.from || top.at > top.to:
 		return
@@ -280,6 +412,8 @@ func (w *caller) bracket(i int) bracket {
 			b.tail = ", " + w.tokens[i+1].text // what is replaced
 		}
 		return b
+	case before == "." && f == "split":
+		return bracket{wrap: "__sep("}
 	case before != "." && before != "|" && slices.Contains(holds, f):
 		return bracket{wrap: "__hold(", to: 99}
 	}
@@ -307,13 +441,14 @@ func (w *caller) method(i int) error {
 		before = w.tokens[i-1].text
 	}
 	called := i+1 < len(w.tokens) && (w.tokens[i+1].text == "(" || w.tokens[i+1].text == "is")
-	if before == "." && slices.Contains(mutates, t) || before != "." && slices.Contains(holds, t) {
-		if !called {
-			return fmt.Errorf("%s is not called", t)
-		}
-	}
-	if before == "|" && t == "unique" {
+	must := before == "." && (t == "replace" || slices.Contains(mutates, t)) || before != "." && slices.Contains(holds, t)
+	switch {
+	case must && !called:
+		return fmt.Errorf("%s is not called", t)
+	case before == "|" && t == "unique":
 		w.put("__few |")
+	case before == "|" && slices.Contains(walks, t):
+		w.put("__short |")
 	}
 	return nil
 }

@@ -27,20 +27,22 @@ func usual() limits { return limits{time: 10 * time.Second, steps: 3_000_000, wo
 // Bounds of single things. They do not depend on a machine's speed.
 const (
 	// maxValue bounds the size of one value, all that it holds counted; a value in a list or dict counts nodeSize besides its text.
-	maxValue = 32 << 20
-	nodeSize = 16
-	// maxRepeat is what the library's operator * makes at most.
-	maxRepeat  = 64 << 20
+	maxValue   = 16 << 20
+	nodeSize   = 16
 	smallValue = 64 << 10
 	// maxNest bounds how deep lists and dicts nest, maxCalls how deep macros and recursive loops call.
 	maxNest  = 250
 	maxCalls = 150
-	// maxExpression bounds the estimate of what a single expression can make.
-	maxExpression = 1 << 30
-	maxOutput     = 32 << 20
-	maxRange      = 100_000
-	maxFew        = 10_000
-	maxArgument   = 64 << 10
+	// maxExpression bounds the estimate of what a single expression can make, and maxRepeat what the operator * makes.
+	maxExpression = 256 << 20
+	maxRepeat     = 1 << 20
+	// pieceSize is what an item of a list of strings takes.
+	pieceSize   = 40
+	maxOutput   = 16 << 20
+	maxRange    = 100_000
+	maxFew      = 10_000
+	maxShort    = 1 << 20
+	maxArgument = 64 << 10
 )
 
 // meter counts what a render does. Its methods are the functions that guard puts into templates.
@@ -63,9 +65,16 @@ type place struct {
 	depth int
 }
 
-// frame is the estimate of the expression that is being computed: how many names it has, how often its text is multiplied, and the size
-// of what it makes besides.
-type frame struct{ names, growth, base int64 }
+// frame is the estimate of the expression that is being computed: how many variables it has, how many bytes its strings, and how often
+// its text is multiplied. Left are the left sides of the multiplications that are open, and product is the last one's result.
+type frame struct {
+	names, text, growth int64
+	left                []factor
+	product             factor
+}
+
+// factor is a side of a multiplication: what could be repeated has a size, and a number says how often.
+type factor struct{ size, number int64 }
 
 // errMuch marks the errors of a meter.
 var errMuch = errors.New("it does more than a chat template may")
@@ -183,7 +192,8 @@ func (m *meter) functions() map[string]jinja.Value {
 	out := map[string]jinja.Value{}
 	for name, f := range map[string]func([]jinja.Value) (jinja.Value, error){
 		"__out": m.out, "__text": m.text, "__keep": m.keep, "__hold": m.hold, "__iter": m.iter, "__step": m.step,
-		"__enter": m.enter, "__leave": m.leave, "__pre": m.pre, "__arg": m.arg, "__operand": m.operand, "__factor": m.factor, "__few": m.few,
+		"__enter": m.enter, "__leave": m.leave, "__pre": m.pre, "__arg": m.arg, "__left": m.left, "__right": m.right, "__product": m.product,
+		"__format": m.format, "__sep": m.sep, "__short": m.short, "__few": m.few, "__value": m.value,
 		"__into": m.into, "__copy": m.copy, "range": m.numbers,
 	} {
 		out[name] = jinja.NewCallable(name, func(args []jinja.Value, named map[string]jinja.Value) (jinja.Value, error) {
@@ -246,7 +256,7 @@ func (m *meter) hold(args []jinja.Value) (jinja.Value, error) {
 // iter is what a loop runs over.
 func (m *meter) iter(args []jinja.Value) (jinja.Value, error) {
 	v := args[0]
-	if v.IsString() && len(v.AsString()) > maxValue/nodeSize {
+	if v.IsString() && len(v.AsString()) > maxShort {
 		return v, much("a loop over a string of %d bytes", len(v.AsString()))
 	}
 	_, err := m.see(v, jinja.None())
@@ -287,16 +297,19 @@ func (m *meter) leave([]jinja.Value) (jinja.Value, error) {
 	return jinja.NewString(""), nil
 }
 
-// pre stands before an expression with so many names. It is false, so that "or" goes on to the expression.
+// pre stands before an expression with so many variables, and strings of so many bytes. It is false, so that "or" goes on to the
+// expression.
 func (m *meter) pre(args []jinja.Value) (jinja.Value, error) {
-	m.frame = frame{names: args[0].AsInt(), growth: 1}
-	return jinja.NewBool(false), m.estimate()
+	m.frame = frame{names: args[0].AsInt(), text: args[1].AsInt(), growth: 1}
+	return jinja.NewBool(false), m.estimate(1)
 }
 
-// estimate fails if the expression could make too much, were all its names the largest value there is.
-func (m *meter) estimate() error {
-	bound := float64(max(m.frame.names, 1)) * float64(m.frame.growth) * float64(max(m.given, m.largest, m.frame.base))
-	if bound > maxExpression {
+// estimate fails if the expression could make too much, were all its variables the largest value there is, and each byte of it as large
+// as unit says.
+func (m *meter) estimate(unit int64) error {
+	text := float64(max(m.frame.names, 1))*float64(max(m.given, m.largest)) + float64(m.frame.text)
+	bound := text * float64(m.frame.growth) * float64(unit)
+	if bound > maxExpression*float64(min(unit, 4)) {
 		return much("an expression that could make %.0f MB", bound/(1<<20))
 	}
 	return nil
@@ -328,34 +341,87 @@ func (m *meter) arg(args []jinja.Value) (jinja.Value, error) {
 		n = (n + old - 1) / old
 	}
 	m.frame.growth = min(m.frame.growth*max(n, 1), math.MaxInt32)
-	return v, m.estimate()
+	return v, m.estimate(1)
 }
 
-// operand stands to the left of % and of * with a number. Both can make text: by filling a format in, and by repeating.
-func (m *meter) operand(args []jinja.Value) (jinja.Value, error) {
-	v := args[0]
-	if v.IsString() && wide(v.AsString()) {
-		return v, much("a format with a wide field")
+// sep is a string that cuts another: the shorter it is, the more pieces there can be.
+func (m *meter) sep(args []jinja.Value) (jinja.Value, error) {
+	n := 1
+	if args[0].IsString() {
+		n = max(n, len(args[0].AsString()))
 	}
-	if v.IsString() || v.IsList() {
-		return m.factor(args)
-	}
-	return v, nil
+	return args[0], m.estimate(int64(1 + pieceSize/n))
 }
 
-// factor stands to the left of * with anything else: what is repeated may stand on either side. The library repeats up to 64 MB.
-func (m *meter) factor(args []jinja.Value) (jinja.Value, error) {
-	m.frame.base = maxRepeat
-	if v := args[0]; v.IsString() && wide(v.AsString()) {
-		return v, much("a format with a wide field")
+// left is the left side of a multiplication, and right its right side. Numbers and booleans repeat strings and lists.
+func (m *meter) left(args []jinja.Value) (jinja.Value, error) {
+	f, err := m.factor(args[0])
+	m.frame.left = append(m.frame.left, f)
+	return args[0], err
+}
+
+func (m *meter) right(args []jinja.Value) (jinja.Value, error) {
+	n := len(m.frame.left)
+	if n == 0 {
+		return args[0], errors.New("a multiplication without a left side")
 	}
-	return args[0], m.estimate()
+	a := m.frame.left[n-1]
+	m.frame.left = m.frame.left[:n-1]
+	b, err := m.factor(args[0])
+	if err != nil {
+		return args[0], err
+	}
+	if a.size > 0 && b.number > maxRepeat/a.size || b.size > 0 && a.number > maxRepeat/b.size {
+		return args[0], much("a repetition of more than %d KB", maxRepeat>>10)
+	}
+	number := min(max(a.number, 1), math.MaxInt32) * min(max(b.number, 1), math.MaxInt32)
+	m.frame.product = factor{max(a.size*b.number, b.size*a.number), number}
+	m.largest = max(m.largest, m.frame.product.size)
+	return args[0], m.estimate(1)
+}
+
+// product is the left side of a multiplication that follows another.
+func (m *meter) product(args []jinja.Value) (jinja.Value, error) {
+	m.frame.left = append(m.frame.left, m.frame.product)
+	return args[0], nil
+}
+
+func (m *meter) factor(v jinja.Value) (factor, error) {
+	switch {
+	case v.IsInt():
+		return factor{number: max(v.AsInt(), 0)}, nil
+	case v.IsBool():
+		return factor{number: 1}, nil
+	case v.IsString() || v.IsList():
+		n, err := m.measure(v, jinja.None())
+		if v.IsString() && fields.MatchString(v.AsString()) {
+			err = much("a format with a wide field")
+		}
+		return factor{size: n}, err
+	}
+	return factor{}, nil
+}
+
+// format stands to the left of %, which fills a format in. The text that this makes is taken for so long that it cannot be repeated.
+func (m *meter) format(args []jinja.Value) (jinja.Value, error) {
+	f, err := m.factor(args[0])
+	if f.size > 0 || m.frame.product.size > 0 {
+		f.size = maxRepeat
+	}
+	m.frame.product = f
+	return args[0], err
 }
 
 // fields matches a field of a format that is wide: more than two digits, a width from an argument, or an argument by its number.
 var fields = regexp.MustCompile(`%[-#+ 0-9.]*([0-9]{3}|[*\[])`)
 
-func wide(format string) bool { return fields.MatchString(format) }
+// value is a field whose name is also a method's.
+func (m *meter) value(args []jinja.Value) (jinja.Value, error) {
+	if args[0].IsCallable() {
+		return args[0], errors.New("a method that is not called")
+	}
+	return args[0], nil
+}
 
 // few is the input of a filter that compares all with all.
 func (m *meter) few(args []jinja.Value) (jinja.Value, error) {
@@ -364,6 +430,14 @@ func (m *meter) few(args []jinja.Value) (jinja.Value, error) {
 		return v, much("more than %d values to compare", maxFew)
 	}
 	return v, nil
+}
+
+// short is the input of a filter that makes a list of a string's characters.
+func (m *meter) short(args []jinja.Value) (jinja.Value, error) {
+	if v := args[0]; v.IsString() && len(v.AsString()) > maxShort {
+		return v, much("a list of the characters of %d bytes", len(v.AsString()))
+	}
+	return args[0], nil
 }
 
 // into is what a list or dict gets: its second argument, for the first.
