@@ -34,7 +34,7 @@ const (
 	maxNest  = 250
 	maxCalls = 150
 	// maxExpression bounds the estimate of what a single expression can make, and maxRepeat what the operator * makes.
-	maxExpression = 256 << 20
+	maxExpression = 512 << 20
 	maxRepeat     = 1 << 20
 	// pieceSize is what an item of a list of strings takes.
 	pieceSize   = 40
