@@ -232,6 +232,33 @@ func TestHeapAndShort(t *testing.T) {
 	}
 }
 
+// TestHeapOrder: candidates come out of the queue in the order of their keys.
+func TestHeapOrder(t *testing.T) {
+	r := random(3)
+	for range 200 {
+		var h mergeHeap
+		var want []uint64
+		for range 1 + r.below(100) {
+			if len(want) > 0 && r.below(3) == 0 {
+				if c := h.pop(); c.key != want[0] {
+					t.Fatalf("%x comes out before %x", c.key, want[0])
+				}
+				want = want[1:]
+				continue
+			}
+			key := uint64(r.below(4))<<32 | uint64(r.below(1000))
+			h.add(candidate{key: key})
+			at, _ := slices.BinarySearch(want, key)
+			want = slices.Insert(want, at, key)
+		}
+		for _, key := range want {
+			if c := h.pop(); c.key != key {
+				t.Fatalf("%x comes out before %x", c.key, key)
+			}
+		}
+	}
+}
+
 // TestLongTexts: no text takes quadratic time. The test ends in a few seconds, or hardly at all.
 func TestLongTexts(t *testing.T) {
 	const n = 1 << 15

@@ -171,7 +171,11 @@ func (h *mergeHeap) push(p *pairs, ids []int32, at int32) {
 	if m.rank == noRank {
 		return
 	}
-	c := candidate{uint64(m.rank)<<32 | uint64(uint32(at)), ids[at], ids[right], m.id}
+	h.add(candidate{uint64(m.rank)<<32 | uint64(uint32(at)), ids[at], ids[right], m.id})
+}
+
+// add queues a candidate.
+func (h *mergeHeap) add(c candidate) {
 	i := len(h.queue)
 	h.queue = append(h.queue, c)
 	for i > 0 {
@@ -185,7 +189,7 @@ func (h *mergeHeap) push(p *pairs, ids []int32, at int32) {
 	h.queue[i] = c
 }
 
-// pop removes the first candidate.
+// pop removes the candidate with the lowest key.
 func (h *mergeHeap) pop() candidate {
 	first := h.queue[0]
 	n := len(h.queue) - 1

@@ -7,14 +7,18 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stoker-llm/stoker/internal/models/gguf"
 )
@@ -40,8 +44,9 @@ type referenceCase struct {
 	PreTokenizer json.RawMessage `json:"pre_tokenizer"`
 	Decoder      json.RawMessage `json:"decoder"`
 	IgnoreMerges bool            `json:"ignore_merges"`
-	// plain and special are the hashes of each string's tokens, without and with Options.Special.
-	plain, special []uint32
+	// plain and special are the hashes of each string's tokens, without and with Options.Special; words are 16 bits of those of the places
+	// where its words end, of byte-level vocabularies.
+	plain, special, words []uint32
 }
 
 func readReference(t testing.TB) *reference {
@@ -54,14 +59,15 @@ func readReference(t testing.TB) *reference {
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
-	columns := readColumns(t, "testdata/reference.bin.gz", 2*len(r.Cases), r.Strings)
+	columns := readColumns(t, "testdata/reference.bin.gz", 3*len(r.Cases), r.Strings)
 	for i := range r.Cases {
-		r.Cases[i].plain, r.Cases[i].special = columns[2*i], columns[2*i+1]
+		r.Cases[i].plain, r.Cases[i].special, r.Cases[i].words = columns[3*i], columns[3*i+1], columns[3*i+2]
 	}
 	return &r
 }
 
-func readColumns(t testing.TB, path string, n, length int) [][]uint32 {
+// unpack reads a compressed file.
+func unpack(t testing.TB, path string) []byte {
 	t.Helper()
 	packed, err := os.ReadFile(path)
 	if err != nil {
@@ -72,8 +78,17 @@ func readColumns(t testing.TB, path string, n, length int) [][]uint32 {
 		t.Fatal(err)
 	}
 	raw, err := io.ReadAll(z)
-	if err != nil || len(raw) != 4*n*length {
-		t.Fatalf("%s: %d bytes, %v; want %d columns of %d", path, len(raw), err, n, length)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return raw
+}
+
+func readColumns(t testing.TB, path string, n, length int) [][]uint32 {
+	t.Helper()
+	raw := unpack(t, path)
+	if len(raw) != 4*n*length {
+		t.Fatalf("%s: %d bytes; want %d columns of %d", path, len(raw), n, length)
 	}
 	out := make([][]uint32, n)
 	for i := range out {
@@ -354,6 +369,108 @@ func jsonMerges(t testing.TB, f *gguf.File, v *vocab) [][2]string {
 		}
 	}
 	return out
+}
+
+// unlikeClasses returns the characters of which Hugging Face's tokenizer knows another class than Go does: in its regular expressions, and
+// in its step Punctuation, which has older tables.
+func unlikeClasses(t testing.TB) (inPatterns, inPunctuation map[rune]bool) {
+	t.Helper()
+	const n = unicode.MaxRune + 1
+	theirs := unpack(t, "testdata/classes.bin.gz")
+	if len(theirs) != 2*n {
+		t.Fatalf("%d classes", len(theirs))
+	}
+	inPatterns, inPunctuation = map[rune]bool{}, map[rune]bool{}
+	isPunct := punctuation(true)
+	for r := rune(0); r < n; r++ {
+		if utf8.ValidRune(r) && class(theirs[r]) != classes().of(r) {
+			inPatterns[r] = true
+		}
+		if utf8.ValidRune(r) && (theirs[n+r] == 1) != (isPunct(string(r)) > 0) {
+			inPunctuation[r] = true
+		}
+	}
+	return inPatterns, inPunctuation
+}
+
+// TestClasses: the character classes are those of the patterns' own engine, but for characters that are newer than it. With Go 1.27,
+// which has Unicode 17, these are the ones that were assigned in it, and a letter that lost its case.
+func TestClasses(t *testing.T) {
+	unlike, _ := unlikeClasses(t)
+	theirs := unpack(t, "testdata/classes.bin.gz")
+	var runs []string
+	for _, r := range slices.Sorted(maps.Keys(unlike)) {
+		if theirs[r] != 0 && r != 'ʕ' {
+			t.Errorf("%U: %08b, and %08b for Hugging Face", r, classes().of(r), theirs[r])
+		}
+		if !unlike[r-1] {
+			runs = append(runs, fmt.Sprintf("%U", r))
+		}
+	}
+	t.Logf("%d characters are newer than the reference, in runs from %s", len(unlike), strings.Join(runs, ", "))
+	if len(unlike) > 10000 {
+		t.Error("these are too many: make the references anew")
+	}
+}
+
+// TestWords holds each family's way to cut texts into words to Hugging Face's. Tokens show less of it than one would think. Strings with
+// characters of another class there are named and left out.
+func TestWords(t *testing.T) {
+	r := readReference(t)
+	texts := testStrings(t, r.Strings)
+	inPatterns, inPunctuation := unlikeClasses(t)
+	compared := 0
+	for _, c := range r.Cases {
+		if strings.Contains(string(c.Decoder), "ByteFallback") {
+			continue
+		}
+		compared++
+		t.Run(c.Name, func(t *testing.T) {
+			f, ok := findFamily(c.Pre)
+			if !ok {
+				t.Fatalf("no family %q", c.Pre)
+			}
+			checkWords(t, f.stages(), texts, c.words, func(r rune) bool {
+				return inPatterns[r] || c.Name == "falcon" && inPunctuation[r]
+			})
+		})
+	}
+	if compared < 15 {
+		t.Errorf("only %d families", compared)
+	}
+}
+
+func checkWords(t *testing.T, stages []stage, texts []string, want []uint32, unlike func(rune) bool) {
+	t.Helper()
+	var left []int
+	for i, text := range texts {
+		ends := wordEnds(stages, text)
+		if hashIDs(ends)&0xffff == want[i] {
+			continue
+		}
+		if strings.ContainsFunc(text, unlike) {
+			left = append(left, i)
+			continue
+		}
+		t.Errorf("string %d, %+q, is cut at %v", i, text, ends)
+	}
+	t.Logf("%d strings are cut in another way because a character is newer than the reference: %v", len(left), left)
+	if len(left) > len(texts)/100 {
+		t.Error("these are too many")
+	}
+}
+
+// wordEnds returns the places in characters where the words of a text end.
+func wordEnds(stages []stage, text string) []int32 {
+	var ends []int32
+	var w words
+	w.reset(stages, text)
+	end := int32(0)
+	for word, ok := w.next(); ok; word, ok = w.next() {
+		end += int32(utf8.RuneCountInString(word))
+		ends = append(ends, end)
+	}
+	return ends
 }
 
 // compare encodes texts and compares with hashes.

@@ -1,10 +1,7 @@
 package tokenizer
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -28,16 +25,8 @@ type smallText struct {
 
 func smallCases(t testing.TB) []smallCase {
 	t.Helper()
-	packed, err := os.ReadFile("testdata/small.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out []smallCase
-	if err := json.NewDecoder(z).Decode(&out); err != nil || len(out) < 20 {
+	if err := json.Unmarshal(unpack(t, "testdata/small.json.gz"), &out); err != nil || len(out) < 20 {
 		t.Fatalf("%d cases, %v", len(out), err)
 	}
 	return out

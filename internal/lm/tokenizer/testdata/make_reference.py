@@ -5,7 +5,7 @@
   . what sets STOKER_TEST_LLAMA_SRC, STOKER_TEST_MODEL_CHAT and STOKER_TEST_MODEL_BASE (`make test` does)
   venv/bin/python make_reference.py
 
-It writes small.json.gz, reference.json and reference.bin.gz beside itself; with the argument "small" only the first, in which tiny
+It writes small.json.gz, classes.bin.gz, reference.json and reference.bin.gz beside itself; with the argument "small" only the first, in which tiny
 tokenizers stand with their tokens of a few texts. Each case is a vocabulary from a GGUF file and the way of a text through
 it: the normalizer, pre_tokenizer and so on of a tokenizer.json, as the model's own file has them. From both a tokenizer.json is made,
 Hugging Face's tokenizer reads it, and its tokens for each test string are kept as a hash. The strings come from a generator that the
@@ -102,6 +102,37 @@ def hashes(tok, strings, special):
     # encode_special_tokens: special tokens that are written in the text are text.
     tok.encode_special_tokens = not special
     return [fnv(e.ids) for e in tok.encode_batch(strings, add_special_tokens=False)]
+
+
+def cuts(tok, strings):
+    """How the pre-tokenizer cuts each string: the places in characters where words end, as 16 bits of a hash."""
+    return [fnv([end for _, (_, end) in tok.pre_tokenizer.pre_tokenize_str(s)]) & 0xFFFF for s in strings]
+
+
+# The character classes of class.go, in the order of its bits.
+CLASSES = [r"\p{L}", r"\p{N}", r"\s", r"\p{P}", r"\p{S}", r"\p{M}", r"[\p{Lu}\p{Lt}]", r"\p{Ll}"]
+
+
+def make_classes():
+    """Writes the classes of all code points, a byte each, as the library's regular expressions know them. Then, a byte each too, whether
+    they are punctuation for the step of that name, which has older tables of its own."""
+    points = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    everything = "".join(map(chr, points))
+    out = bytearray(0x110000)
+    for bit, pattern in enumerate(CLASSES):
+        split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern + "+"), behavior="removed", invert=True)
+        for _, (start, end) in split.pre_tokenize_str(everything):
+            for c in points[start:end]:
+                out[c] |= 1 << bit
+    marks = bytearray(0x110000)
+    for c in points:
+        marks[c] = 1
+    for _, (start, end) in tokenizers.pre_tokenizers.Punctuation(behavior="removed").pre_tokenize_str(everything):
+        for c in points[start:end]:
+            marks[c] = 0
+    with gzip.GzipFile(os.path.join(HERE, "classes.bin.gz"), "wb", compresslevel=9, mtime=0) as f:
+        f.write(bytes(out) + bytes(marks))
+    print("classes done", flush=True)
 
 
 def write(path, columns):
@@ -286,7 +317,8 @@ def make_cases():
         tok = tokenizers.Tokenizer.from_str(tokenizer_json(gguf_path(source), way, name == "phi3"))
         for a in json.loads(tok.to_str())["added_tokens"]:
             assert tok.token_to_id(a["content"]) == a["id"], a
-        columns += [hashes(tok, strings, False), hashes(tok, strings, True)]
+        words = cuts(tok, strings) if way["decoder"] is BYTES["decoder"] else [0] * STRINGS
+        columns += [hashes(tok, strings, False), hashes(tok, strings, True), words]
         cases.append({"name": name, "gguf": source, "pre": pre, **way})
         print(name, "done", flush=True)
     write(os.path.join(HERE, "reference.bin.gz"), columns)
@@ -415,4 +447,5 @@ if __name__ == "__main__":
         make_folders(sys.argv[1:])
     else:
         make_small()
+        make_classes()
         make_cases()
